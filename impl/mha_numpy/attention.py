@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.softmax import exponential, row_sums, trusted
+from mha_numpy.softmax import exponential, row_sums, sums_are_safe
 
 if TYPE_CHECKING:
     from mha_numpy.dtypes import Array
@@ -66,7 +66,7 @@ def attend(
         if kept is not None:
             weights *= kept
         mixed = apply_weights(weights, v)
-        if shifted or trusted(sums, mixed):
+        if shifted or sums_are_safe(sums, mixed):
             break
     np.divide(mixed, sums, out=heads_out)  # after the product with v: fewer numbers than weights
     if not need_weights:

@@ -33,7 +33,7 @@ class Masking:
     causal: bool = False
     """Query i sees key j only if j <= i, counted from the top left, as torch counts."""
     appended: int = 0
-    """The last so many keys lie outside the causal rule (bias_kv, zero_attn)."""
+    """The number of last keys that lie outside the causal rule (bias_kv, zero_attn)."""
 
     @property
     def is_empty(self) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from mha_numpy.call import CallOptions, CheckedCall, Heads, check_call
 from mha_numpy.engines.dispatch import attend_heads, choose_engine, cut_batch
-from mha_numpy.engines.threads import on_all_threads, owning_cores
+from mha_numpy.engines.threads import limit_blas_threads, on_all_threads
 from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def multi_head_attention(
 def compute(call: CheckedCall) -> Results:
     """Return (output, weights or None) in the working dtype, with a batch axis."""
     engine = choose_engine(call.options, call.scores)
-    with owning_cores(engine):
+    with limit_blas_threads(engine):
         heads_out, weights = attend_heads(heads_of(call), engine)
         merged = merge_heads(heads_out, batch_first=call.options.batch_first)
         return linear(merged, call.parameters.out_proj), weights

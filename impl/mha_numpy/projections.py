@@ -116,7 +116,7 @@ def project_to_heads(
     found: list[Array] = []
     for x, (weight, bias), parts in joint_projections(query, key, value, parameters):
         rows = product(x.reshape(-1, x.shape[-1]), weight, bias)
-        heads = split_heads(rows, x.shape, parts, num_heads, batch_first)
+        heads = split_projections(rows, x.shape, parts, num_heads, batch_first)
         found.extend(map(heads.__getitem__, range(parts)))  # unpacking takes twice as long
     q, k, v = found
     return q, k, v
@@ -144,7 +144,7 @@ def joint_projections(
     return found
 
 
-def split_heads(
+def split_projections(
     projected: Array, shape: tuple[int, ...], parts: int, num_heads: int, batch_first: bool
 ) -> Array:
     """Return (parts, N, H, L, D), a view of `projected`, (N*L, parts*H*D) or (L*N, parts*H*D).

@@ -4,8 +4,8 @@
 
 The softmax is the same for any shift of a row. The row's maximum guards against overflow and
 underflow, and costs two passes over the scores; whether it is needed shows in the row sums. So E
-is computed without a shift first, and again with the maximum where `trusted` finds a row sum out
-of range or a result that is not finite.
+is computed without a shift first, and again with the maximum where `sums_are_safe` finds a row sum
+out of range or a result that is not finite.
 
 float32 uses powers of two, exp(x) = 2^(x log2 e), where NumPy has a vector loop for them: np.exp2
 takes half the time of np.exp and is off by at most 0.97 units in the last place, np.exp by 2.2.
@@ -84,7 +84,7 @@ def least_sum(dtype: np.dtype[Any]) -> float:
     return math.pow(float(np.finfo(dtype).tiny), 1 / 6)
 
 
-def trusted(sums: Array, result: Array) -> bool:
+def sums_are_safe(sums: Array, result: Array) -> bool:
     """Whether E without a shift was good enough: no row sum below `least_sum`, nothing overflowed.
 
     The sum of squares is finite only where every number is below the root of the largest; where

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.core import verdict as core
 from mha_parity.core.option_flags import with_keywords
 from mha_parity.core.options import DEFAULT_TARGET, OptionKeywords, Options
-from mha_parity.run.repro import display_name, repro_of
+from mha_parity.run.repro import display_name, replay_lines_of
 
 if TYPE_CHECKING:
     import os
@@ -233,7 +233,7 @@ def _judge(
     from mha_parity.run.check import check
 
     name = target if isinstance(target, str) else None
-    repro = None if name else repro_of(target, options)
+    repro = None if name else replay_lines_of(target, options)
     bound, _ = _opened(target, options)
     with bound as ready:
         found = check(

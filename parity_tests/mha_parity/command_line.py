@@ -286,7 +286,7 @@ def _mutants(commands: Any) -> None:
         type=positive_integer,
         default=1,
         metavar="N",
-        help="run with so many seeds from there on",
+        help="run with N seeds from there on",
     )
     mutants.add_argument(
         "--cases",

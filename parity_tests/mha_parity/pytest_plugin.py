@@ -202,10 +202,10 @@ class _Run:
 
     def _offered(self) -> list[str]:
         from mha_parity.run.by_answers import need_torch_or_answers
-        from mha_parity.run.narrowing import restricted
+        from mha_parity.run.narrowing import restricted_offer
 
         need_torch_or_answers(self._options)
-        offer = restricted(self._opened(), self._options)
+        offer = restricted_offer(self._opened(), self._options)
         return [f"{axis}={value}" for axis, values in offer.items() for value in values]
 
     def _opened(self) -> Candidate:
@@ -248,7 +248,7 @@ class _Run:
         return self._found
 
     def _shared(self, what: str, make: Callable[[], Any]) -> Any:
-        """Return what is made, or what the first worker made; one that dies leaves it to the next.
+        """Return the result, or the first worker's; if that worker exits, the next one computes it.
 
         All of it is plain data.
         """

@@ -1,4 +1,4 @@
-"""What a reproducer of one of torch's inconsistencies brings home."""
+"""The result of one reproducer of an inconsistency of torch."""
 
 from __future__ import annotations
 

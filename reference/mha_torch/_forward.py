@@ -11,7 +11,7 @@ import torch
 from mha_torch import _kernels, _masks
 from mha_torch._arrays import Array, equal, to_array, to_tensor
 from mha_torch._identity import ExactIdentity, identity
-from mha_torch._module import ModuleConfig, Tensors, holding, parameters
+from mha_torch._module import ModuleConfig, Tensors, holding, module_parameters
 from mha_torch._paths import PINNED, Path, PathNotTakenError
 from mha_torch._problem import (
     Layout,
@@ -103,7 +103,7 @@ def multihead_attention(
         is_causal,
     )
     with torch.inference_mode() if path is Path.FAST else torch.no_grad(), torch_in_one_thread():
-        output, weights = answer(problem, layout, path)
+        output, weights = forward_answer(problem, layout, path)
     return to_array(output), None if weights is None else to_array(weights)
 
 
@@ -121,7 +121,7 @@ def _inputs(
     return asked, given, values
 
 
-def answer(problem: Tensored, layout: Layout, path: Path) -> Answer:
+def forward_answer(problem: Tensored, layout: Layout, path: Path) -> Answer:
     """Return output (N, L, E) and weights (N, H, L, S') of the problem, canonical batch-first."""
     if path is Path.FAST:
         obstacle = fast_path_obstacle(problem, layout)
@@ -166,7 +166,7 @@ def _call(problem: Tensored, layout: Layout, path: Path) -> Answer:
     """Call torch with its own shapes for this layout."""
     dtype = problem.query.dtype
     configuration = _configuration(problem, layout, path)
-    lent = parameters(problem.state, configuration, dtype)
+    lent = module_parameters(problem.state, configuration, dtype)
     arguments = (problem.query, problem.key, problem.value)
     options = _options(problem, layout, path)
     with holding(configuration, lent) as module:

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention as torch_sdpa
 
 from mha_torch._arrays import Array, to_array, to_tensor
-from mha_torch._forward import answer
+from mha_torch._forward import forward_answer
 from mha_torch._paths import PINNED, Path, PathNotTakenError
 from mha_torch._problem import Layout, Tensored, checked
 from mha_torch._sdpa import Backend, kernel
@@ -66,7 +66,7 @@ def gradients(
         is_causal,
     )
     with torch_in_one_thread():
-        output, _ = answer(problem, layout, path)
+        output, _ = forward_answer(problem, layout, path)
         return _pulled_back(output, cotangent, leaves | masks)
 
 

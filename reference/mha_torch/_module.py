@@ -105,7 +105,7 @@ def _module(structure: ModuleConfig, _thread: int) -> nn.MultiheadAttention:
     return module.train(structure.training)
 
 
-def parameters(
+def module_parameters(
     state: Tensors, configuration: ModuleConfig, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
     """Return the module's parameters for `state`: absent weights are identities, biases zero."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class OraclesDisagreeError(RuntimeError):
-    """The two oracles differ by more than rounding can explain; nobody can be judged by them."""
+    """The two oracles differ by more than rounding explains; no candidate can be judged by them."""
 
 
 class AttentionOptions(TypedDict, total=False):

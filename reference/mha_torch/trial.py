@@ -72,7 +72,7 @@ class FindingOutcome:
         )
 
 
-def findings(group: str = "all") -> list[Finding]:
+def findings_of_group(group: str = "all") -> list[Finding]:
     """Return the findings in which a path of the group takes part.
 
     Raises
@@ -86,7 +86,7 @@ def findings(group: str = "all") -> list[Finding]:
     return [finding for finding in FINDINGS if finding.paths & GROUPS[group]]
 
 
-def examine(finding: Finding) -> FindingOutcome:
+def reproduce_finding(finding: Finding) -> FindingOutcome:
     """Run one reproducer; a torch on which it cannot run is reported and stops nothing."""
     try:
         evidence = finding.reproduce()
@@ -98,7 +98,10 @@ def examine(finding: Finding) -> FindingOutcome:
 
 def trial(group: str = "all", chosen: Iterable[Finding] | None = None) -> list[FindingOutcome]:
     """Examine the findings of a group, or those `chosen`."""
-    return [examine(finding) for finding in (findings(group) if chosen is None else chosen)]
+    return [
+        reproduce_finding(finding)
+        for finding in (findings_of_group(group) if chosen is None else chosen)
+    ]
 
 
 def _pytorch(*numbers: int) -> tuple[str, ...]:

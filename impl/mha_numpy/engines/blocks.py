@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.engines.tiles import future, of_head, part, tiles_between
+from mha_numpy.engines.tiles import future_mask, mask_part, of_head, tiles_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,7 @@ class Block:
     def _write_scores(self, keys: slice, tile: Array, *, hide: bool = True) -> None:
         np.matmul(self.q, self.k[keys].T, out=tile)
         for mask in self._bias:
-            tile += part(mask, self.rows, keys).astype(tile.dtype, copy=False) * self._unit
+            tile += mask_part(mask, self.rows, keys).astype(tile.dtype, copy=False) * self._unit
         for hidden in self._hidden_tiles(keys) if hide else ():
             tile += np.where(hidden, -np.inf, 0).astype(tile.dtype)
 
@@ -113,11 +113,11 @@ class Block:
         """Yield what hides scores of the tile: booleans that broadcast to it, True = hidden."""
         rows = self.rows
         for mask in self._hidden:
-            tile = part(mask, rows, keys)
+            tile = mask_part(mask, rows, keys)
             if len(tile) > 1 or tile.any():
                 yield tile
         if self._causal and rows.start + 1 < keys.stop <= self._past:
-            yield future(len(self.q), keys.stop - keys.start, keys.start - rows.start)
+            yield future_mask(len(self.q), keys.stop - keys.start, keys.start - rows.start)
 
     def _cut_keys(self, most: int) -> list[slice]:
         """Return the keys that the block may see, in tiles of at most `most` (or 15 more).

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mha_numpy.attention import attend, draw_kept
 from mha_numpy.engines.flash import attend_flash
 from mha_numpy.engines.threads import holding_blas, threads_for_a_job
-from mha_numpy.engines.tiles import spans
+from mha_numpy.engines.tiles import slices
 
 if TYPE_CHECKING:
     from mha_numpy.call import CallOptions, Heads
@@ -59,7 +59,7 @@ def cut_batch(options: CallOptions, scores: tuple[int, int, int, int]) -> list[s
     threads = threads_for_a_job()
     if options.engine == "flash" or options.dropout_p > 0 or fixed or n < threads:
         return [slice(0, n)]
-    return spans(0, n, min(MOST_PLAIN // per_sample, -(-n // max(threads, 2))))
+    return slices(0, n, min(MOST_PLAIN // per_sample, -(-n // max(threads, 2))))
 
 
 def attend_heads(heads: Heads, engine: str) -> Results:

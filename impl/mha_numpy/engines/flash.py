@@ -7,7 +7,7 @@ place, row sums z += E 1, o += E v; and one division o / z at the end, on (L, Dv
 weights would be (L, S). Tiles that the causal rule or padding hides wholly are not computed.
 
 E is computed without the row's maximum. Where the row sums show that this overflowed or lost
-digits (`softmax.trusted`), the block is computed again with it, in two passes over the keys.
+digits (`softmax.sums_are_safe`), the block is computed again with it, in two passes over the keys.
 
 Source: Dao, FlashAttention-2 (2023), section 3.1, without its running maximum.
 """
@@ -20,9 +20,9 @@ import numpy as np
 
 from mha_numpy.engines.blocks import Block, TiledCall, scratch
 from mha_numpy.engines.threads import on_all_threads
-from mha_numpy.engines.tiles import LEAST_ROWS, Task, Tiles, choose_tiles, cut_tasks, spans
+from mha_numpy.engines.tiles import LEAST_ROWS, Task, Tiles, choose_tiles, cut_tasks, slices
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.softmax import exponential, row_sums, trusted
+from mha_numpy.softmax import exponential, row_sums, sums_are_safe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def _attend_task(
     for key_head in key_heads:
         k, v = problem.keys(sample, key_head)
         for head in problem.query_heads(key_head):
-            for rows in spans(run.start, run.stop, problem.tiles.queries):
+            for rows in slices(run.start, run.stop, problem.tiles.queries):
                 block = Block(problem, sample, head, rows, k)
                 shift, total = _attend_block(block, v, problem.out[block.place], weights)
                 if sums is not None:
@@ -110,7 +110,7 @@ def _attend_block(
     shift: Array | float = 0.0
     held = weights is not None
     total, mixed = _pass(block, v, None, held=held)
-    if not trusted(total, mixed):
+    if not sums_are_safe(total, mixed):
         maxima = block.maxima()
         shift = maxima[:, 0]
         total, mixed = _pass(block, v, maxima, held=held)

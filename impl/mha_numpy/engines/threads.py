@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_numpy.engines.tiles import even_share, spans
+from mha_numpy.engines.tiles import even_length, slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,14 +44,14 @@ class _SingleThreadedBlas:
         self.forget()
 
     def forget(self) -> None:
-        """Start as if nobody was inside."""
+        """Start as if no thread was inside."""
         self._lock = threading.Lock()
         self._inside = 0
         self._before: list[tuple[LibController, int]] = []
 
     @property
     def held(self) -> bool:
-        """Whether anybody is inside: what is large then goes to the pool."""
+        """Whether a thread is inside: what is large then goes to the pool."""
         return self._inside > 0
 
     def __enter__(self) -> None:
@@ -85,8 +85,9 @@ where an operand is broadcast: a tile times a column then takes 1.5 to 2 times a
 FEW_ROWS, MANY_MULTIPLICATIONS = 128, 1_000_000
 """Up to which rows, and from which size, a product is computed from the weight's side."""
 LARGE_RESULT, QUICK_KERNEL = 1200, 1_000_000
-"""OpenBLAS's quick kernels do up to so many multiplications, on one thread. For results of more
-numbers than LARGE_RESULT they need the left operand by columns: 0.5 to 0.8 of the time, copied."""
+"""OpenBLAS's quick kernels do up to QUICK_KERNEL multiplications, on one thread. For results of
+more numbers than LARGE_RESULT they need the left operand by columns: 0.5 to 0.8 of the time,
+copied."""
 
 _FREE: AbstractContextManager[None] = nullcontext()
 single_threaded_blas = _SingleThreadedBlas()
@@ -101,7 +102,7 @@ class _ThisThread(threading.local):
 _this_thread = _ThisThread()
 
 
-def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
+def run_pieces(work: Callable[[int], object], pieces: int, threads: int) -> None:
     """Call `work` with 0 ... pieces - 1, each once, in any order, on at most `threads` threads.
 
     The caller's thread is one of them; helpers that come late are sent away. An exception ends the
@@ -148,7 +149,7 @@ def on_all_threads(work: Callable[[int], None], pieces: int) -> None:
             work(index)
 
     with single_threaded_blas:
-        run(quietly, pieces, threads_for_a_job())
+        run_pieces(quietly, pieces, threads_for_a_job())
 
 
 def product(left: Array, right: Array, bias: Array | None) -> Array:
@@ -200,20 +201,20 @@ def cut_product(rows: int, columns: int, pieces: int) -> list[tuple[slice, slice
     """Return about that number of pieces of a (rows, columns) product: by rows, then by columns."""
     by_rows = min(pieces, max(rows // LEAST_ROWS, 1))
     by_columns = min(-(-pieces // by_rows), max(columns // LEAST_COLUMNS, 1))
-    of_rows = spans(0, rows, even_share(rows, -(-rows // by_rows)))
-    of_columns = spans(0, columns, even_share(columns, -(-columns // by_columns)))
+    of_rows = slices(0, rows, even_length(rows, -(-rows // by_rows)))
+    of_columns = slices(0, columns, even_length(columns, -(-columns // by_columns)))
     return [(some, others) for some in of_rows for others in of_columns]
 
 
 def holding_blas(multiplications: int) -> AbstractContextManager[None]:
-    """Return a context for a product of so many multiplications: BLAS on as many threads as pay."""
+    """Return a context for a product of that size: BLAS on as many threads as pay."""
     if multiplications <= BLAS_SPREADS_FROM:
         return _FREE
     pays = multiplications >= SHARED_FROM and threads_for_a_job() > 1
     return _FREE if pays else single_threaded_blas
 
 
-def owning_cores(engine: str) -> AbstractContextManager[None]:
+def limit_blas_threads(engine: str) -> AbstractContextManager[None]:
     """Return the context of a call by that engine: flash shares the cores out by itself."""
     return single_threaded_blas if engine == "flash" else _FREE
 

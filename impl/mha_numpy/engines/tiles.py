@@ -72,14 +72,14 @@ def choose_tiles(
     HELD_BYTES have room for a block, and a tile of few queries has more keys. Few heads, counted
     over all samples, get blocks of fewer queries, so that there are LEAST_TASKS.
     """
-    width = even_share(keys, most_keys)
+    width = even_length(keys, most_keys)
     rows = (most_bytes or tile_bytes()) // (width * itemsize)
     if held:
         rows = min(rows, HELD_BYTES // (keys * itemsize))
     rows = min(rows, -(-queries * heads // LEAST_TASKS))
-    rows = even_share(queries, max(rows, least_rows))
+    rows = even_length(queries, max(rows, least_rows))
     if held:
-        width = even_share(keys, max(width, tile_bytes() // (rows * itemsize)))
+        width = even_length(keys, max(width, tile_bytes() // (rows * itemsize)))
     return Tiles(rows, width)
 
 
@@ -95,17 +95,17 @@ def cut_tasks(
     blocks = -(-queries // height)
     run = height * max(blocks // parts, 1)
     heads = [range(first, first + step) for first in range(0, key_heads, step)]
-    return list(product(range(n), heads, spans(0, queries, run)))
+    return list(product(range(n), heads, slices(0, queries, run)))
 
 
-def even_share(length: int, most: int) -> int:
+def even_length(length: int, most: int) -> int:
     """Return the part size, at most `most` or up to 15 more, that leaves no small remainder."""
     parts = max(-(-length // most), 1)
     share = -(-length // parts)
     return max(min(length, -(-share // 16) * 16), 1)
 
 
-def spans(start: int, stop: int, step: int) -> list[slice]:
+def slices(start: int, stop: int, step: int) -> list[slice]:
     """Return slices of `step`, the last perhaps shorter, that cover start ... stop."""
     return [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
 
@@ -115,7 +115,7 @@ def of_head(masks: tuple[Array, ...], sample: int, head: int) -> tuple[Array, ..
     return tuple(mask[sample * (len(mask) > 1), head * (mask.shape[1] > 1)] for mask in masks)
 
 
-def part(mask: Array, queries: slice, keys: slice) -> Array:
+def mask_part(mask: Array, queries: slice, keys: slice) -> Array:
     """Return the tile's part of a mask, axes of size 1 left alone."""
     rows, columns = mask.shape
     return mask[queries if rows > 1 else slice(None), keys if columns > 1 else slice(None)]
@@ -127,12 +127,12 @@ def tiles_between(bounds: list[int], most: int) -> list[slice]:
         tile
         for start, stop in pairwise(bounds)
         if stop > start
-        for tile in spans(start, stop, even_share(stop - start, most))
+        for tile in slices(start, stop, even_length(stop - start, most))
     ]
 
 
 @lru_cache(maxsize=8)
-def future(queries: int, keys: int, first: int) -> NDArray[np.bool_]:
+def future_mask(queries: int, keys: int, first: int) -> NDArray[np.bool_]:
     """Return (L, S) booleans, True where key first + j comes after query i; not to be written."""
     hidden = np.arange(first, first + keys) > np.arange(queries)[:, None]
     hidden.flags.writeable = False

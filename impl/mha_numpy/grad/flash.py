@@ -35,10 +35,10 @@ from mha_numpy.engines.tiles import (
     LEAST_TILE_BYTES,
     Tiles,
     choose_tiles,
-    even_share,
+    even_length,
+    mask_part,
     of_head,
-    part,
-    spans,
+    slices,
 )
 from mha_numpy.grad.targets import HeadGradients, Pull, sum_to
 from mha_numpy.softmax import exponential
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from mha_numpy.masks import Masking
 
 TILE_KEYS, TILE_BYTES = 256, LEAST_TILE_BYTES
-"""Two tiles, E and dS, lie in the cache at a time. The sums for dk and dv are added to once a tile,
-so many queries and few keys are best: 512 x 256 float32 of 64...1024 x 128...1024, by 2 to 15 %."""
+"""Two tiles, E and dS, lie in the cache at a time. The sums for dk and dv are added to once a tile:
+many queries and few keys are best, 512 x 256 float32 of 64...1024 x 128...1024, by 2 to 15 %."""
 FARTHEST_SUM = 2.0**30
 """Sums of E between this and its inverse need no shift: a cotangent divided by them stays far
 from overflow and underflow."""
@@ -120,7 +120,7 @@ def _pull_back(
     heads = [(sample, head) for sample in range(n) for head in range(key_heads)]
     runs = [slice(0, queries)]
     if problem.masking.bias or len(heads) < LEAST_TASKS:
-        runs = spans(0, queries, even_share(queries, -(-queries // LEAST_TASKS)))
+        runs = slices(0, queries, even_length(queries, -(-queries // LEAST_TASKS)))
     d_k, d_v = (
         target[None] if len(runs) == 1 else np.empty((len(runs), *target.shape), target.dtype)
         for target in (into.k, into.v)
@@ -162,7 +162,7 @@ def _pull_task(backward: Backward, sample: int, key_head: int, run: slice, index
     d_k[...] = 0
     d_v[...] = 0
     for head in problem.query_heads(key_head):
-        for rows in spans(run.start, run.stop, problem.tiles.queries):
+        for rows in slices(run.start, run.stop, problem.tiles.queries):
             block = Block(problem, sample, head, rows, k)
             _BackwardBlock(backward, block).add(v_and_ones, d_k, d_v, backward.d_bias[index])
     # The scaled queries that met dS have the unit of exp in them.
@@ -193,12 +193,12 @@ class _BackwardBlock:
             d_scores = block.tile(keys, "d_scores")
             np.matmul(cotangent, v_and_ones[keys].T, out=d_scores)
             if self.d_weights is not None:
-                d_scores += part(self.d_weights, block.rows, keys) / self.total
+                d_scores += mask_part(self.d_weights, block.rows, keys) / self.total
             d_scores *= powers
             _add_product(d_k[keys], d_scores.T, q)
             _add_product(d_q, d_scores, k[keys])
             for target in own_bias:
-                own = part(target, block.rows, keys)
+                own = mask_part(target, block.rows, keys)
                 own += sum_to(d_scores, own.shape)
         np.multiply(d_q, self.backward.problem.scale, out=self.backward.d_q[block.place])
 
@@ -227,7 +227,7 @@ class _BackwardBlock:
         level = np.vecdot(d_out, out)[:, None]
         if self.d_weights is not None:
             for keys in self.block.key_tiles:
-                d_weights = part(self.d_weights, self.block.rows, keys)
+                d_weights = mask_part(self.d_weights, self.block.rows, keys)
                 level += np.vecdot(self._powers(keys), d_weights)[:, None] / self.total
         cotangent = scratch((len(d_out), d_out.shape[1] + 1), d_out.dtype, "cotangent")
         np.divide(d_out, self.total, out=cotangent[:, :-1])

@@ -12,7 +12,7 @@ import numpy as np
 from mha_numpy.call import CallOptions, CheckedCall, check_call
 from mha_numpy.dtypes import BOOL, Array, to_array
 from mha_numpy.engines.dispatch import choose_engine
-from mha_numpy.engines.threads import owning_cores, product
+from mha_numpy.engines.threads import limit_blas_threads, product
 from mha_numpy.grad.heads import attend_heads_vjp
 from mha_numpy.grad.targets import HeadGradients, Pull, to_cotangent, zeros_for
 from mha_numpy.multihead import as_given, heads_of
@@ -21,7 +21,7 @@ from mha_numpy.projections import (
     joint_projections,
     linear,
     merge_heads,
-    split_heads,
+    split_projections,
 )
 from mha_numpy.validation import quiet
 
@@ -51,7 +51,7 @@ def layer_vjp(
         options = options._replace(is_causal=False)
     call = check_call(query, key, value, parameters, options)
     engine = choose_engine(call.options, call.scores)
-    with owning_cores(engine):
+    with limit_blas_threads(engine):
         heads_out, held, pull_heads = attend_heads_vjp(heads_of(call), engine)
         merged = merge_heads(heads_out, batch_first=call.options.batch_first)
         output, weights = _results(call, merged, held)
@@ -70,7 +70,7 @@ def layer_vjp(
             d_weights = to_cotangent(
                 weights_cotangent, "weights_cotangent", "weights", of_weights, call.dtype
             )
-        with owning_cores(engine):
+        with limit_blas_threads(engine):
             return _gradients(call, masks, merged, pull_heads, d_output, d_weights)
 
     return (output, weights), pull
@@ -115,7 +115,9 @@ def _gradients(
     d_rows = d_output.astype(working, copy=False).reshape(-1, d_output.shape[-1])
     out_proj = call.parameters.out_proj
     d_merged = product(d_rows, out_proj.weight.T, None)
-    (d_heads,) = split_heads(d_merged, merged.shape, 1, options.num_heads, options.batch_first)
+    (d_heads,) = split_projections(
+        d_merged, merged.shape, 1, options.num_heads, options.batch_first
+    )
     projected = ProjectedGradients(call)
     heads = _head_targets(call, projected)
     pull_heads(d_heads, _for_each_head(call, d_weights), heads)
@@ -197,7 +199,7 @@ class ProjectedGradients:
         heads, batch_first = call.options.num_heads, call.options.batch_first
         self.heads: list[Array] = []
         for array, (_, _, parts) in zip(self._arrays, self._sources, strict=True):
-            self.heads.extend(split_heads(array, array.shape, parts, heads, batch_first))
+            self.heads.extend(split_projections(array, array.shape, parts, heads, batch_first))
 
     def gradients(self) -> dict[str, Array]:
         """Return the gradients of query, key, value and of the input projections' parameters."""

@@ -52,7 +52,7 @@ def attention_heads(
     names: Sequence[str] | None = None,
     columns: int = 4,
 ) -> Figure:
-    """Return a figure with the weights of each head as a heat map: a row a query, a column a key.
+    """Return a figure with the weights of each head as a heat map: queries by keys.
 
     All panels share one colour scale, from 0 to the largest weight, so that heads can be compared.
     Cells that are not a number (rows with every key hidden) are grey.

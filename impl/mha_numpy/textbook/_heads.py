@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from mha_numpy.attention import attend, draw_kept
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.projections import merge_heads, split_heads
+from mha_numpy.projections import merge_heads, split_projections
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
-def attend_heads(
+def attend_slices(
     Q: NDArray[Any],
     K: NDArray[Any],
     V: NDArray[Any],
@@ -29,7 +29,7 @@ def attend_heads(
     Q (N, L, H*D), K (N, S, H*D), V (N, S, H*Dv) give merged (N, L, H*Dv) and weights (N, H, L, S).
     The scale is 1 / sqrt(D), of the width of a head.
     """
-    q, k, v = (split_heads(x, x.shape, 1, num_heads, True)[0] for x in (Q, K, V))
+    q, k, v = (split_projections(x, x.shape, 1, num_heads, True)[0] for x in (Q, K, V))
     scale = 1 / math.sqrt(q.shape[-1])
     kept = draw_kept((*q.shape[:3], k.shape[2]), dropout_p, rng, q.dtype)
     out, weights = attend(q, k, v, masking, scale, kept=kept)

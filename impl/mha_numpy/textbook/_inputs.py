@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def real_arrays(axes: dict[str, str], **arrays: ArrayLike) -> tuple[list[NDArray[Any]], DTypeLike]:
     """Return the arrays in one dtype to compute in, and the dtype to round results to.
 
-    `axes` tells each argument's axes by letters: {"X": "L E"} asks for two.
+    `axes` gives each argument's axes by letters: {"X": "L E"} asks for two.
     """
     found = {name: _floating(name, array) for name, array in arrays.items()}
     for name, array in found.items():
@@ -38,7 +38,7 @@ def _floating(name: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def require_size(name: str, array: NDArray[Any], axis: int, size: int, meaning: str) -> None:
-    """Raise unless `axis` of the array has this size, whose meaning the sentence tells."""
+    """Raise unless `axis` of the array has this size, whose meaning is named in the message."""
     if array.shape[axis] != size:
         raise ValueError(
             f"`{name}` has shape {array.shape}, but the size of axis {axis % array.ndim} should be "

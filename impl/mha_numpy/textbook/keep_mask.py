@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.textbook._heads import attend_heads
+from mha_numpy.textbook._heads import attend_slices
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
 from mha_numpy.validation import quiet
 
@@ -103,7 +103,7 @@ class MultiHeadAttention:
         slices = (np.split(array, self.num_heads, axis=1) for array in (Q, K, V))
         for head, (q, k, v) in enumerate(zip(*slices, strict=True)):
             seen = Masking(hidden=tuple(hidden[:, head : head + 1] for hidden in masking.hidden))
-            output, weight = attend_heads(q[None], k[None], v[None], 1, seen)
+            output, weight = attend_slices(q[None], k[None], v[None], 1, seen)
             outputs.append(output[0])
             weights.append(weight[0, 0])
         return np.concatenate(outputs, axis=1), np.stack(weights)
@@ -115,7 +115,7 @@ class EfficientMultiHeadAttention(MultiHeadAttention):
     def _heads(
         self, Q: NDArray[Any], K: NDArray[Any], V: NDArray[Any], masking: Masking
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        merged, weights = attend_heads(Q[None], K[None], V[None], self.num_heads, masking)
+        merged, weights = attend_slices(Q[None], K[None], V[None], self.num_heads, masking)
         return merged[0], weights[0]
 
 

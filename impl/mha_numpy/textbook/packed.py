@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.textbook._heads import attend_heads
+from mha_numpy.textbook._heads import attend_slices
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
 from mha_numpy.validation import quiet
 
@@ -63,7 +63,7 @@ def multi_head_attention(
         an array is no matrix, the shapes do not fit each other, or `H` does not divide the widths.
     """
     (x, wq, wk, wv), dtype, H = _inputs(X, Wq, Wk, Wv, H)
-    merged, weights = attend_heads((x @ wq)[None], (x @ wk)[None], (x @ wv)[None], H)
+    merged, weights = attend_slices((x @ wq)[None], (x @ wk)[None], (x @ wv)[None], H)
     return merged[0].astype(dtype, copy=False), list(weights[0].astype(dtype, copy=False))
 
 

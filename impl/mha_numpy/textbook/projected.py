@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.textbook._heads import attend_heads
+from mha_numpy.textbook._heads import attend_slices
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
 from mha_numpy.validation import quiet
 
@@ -89,7 +89,7 @@ def multi_head_attention(Q: ArrayLike, K: ArrayLike, V: ArrayLike, n_heads: int)
         widths.
     """
     (q, k, v), dtype, n_heads = _inputs(Q, K, V, n_heads)
-    merged, _ = attend_heads(q[None], k[None], v[None], n_heads)
+    merged, _ = attend_slices(q[None], k[None], v[None], n_heads)
     result: NDArray[Any] = merged[0].astype(dtype, copy=False)
     return result
 

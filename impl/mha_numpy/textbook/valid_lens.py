@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.textbook._heads import attend_heads
+from mha_numpy.textbook._heads import attend_slices
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
 from mha_numpy.textbook.lengths import hidden_keys
 from mha_numpy.validation import check_probability, quiet
@@ -113,7 +113,7 @@ class MultiHeadAttention:
         """
         arrays, dtype = self._arrays(queries, keys, values)
         x_q, x_k, x_v, w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o = arrays
-        merged, _ = attend_heads(
+        merged, _ = attend_slices(
             x_q @ w_q + b_q,
             x_k @ w_k + b_k,
             x_v @ w_v + b_v,

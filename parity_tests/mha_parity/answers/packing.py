@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PACKED = "packed"  # the one array of a packed file
 BASE = "output weights"  # the kind of result from which other outputs differ in few bits
-# What reading bytes that nobody packed may raise.
+# What reading bytes that are no packed file may raise.
 _DAMAGE = (
     zlib.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError,
     RecursionError,
@@ -123,7 +123,9 @@ def _bases(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Iterator
 def _difference(array: Array, base: Array) -> Array:
     """Return ``array`` with the bits turned that ``base``, in its dtype, has."""
     bits = np.dtype(f"u{array.itemsize}")
-    close = np.where(np.isnan(base), base.dtype.type(0), base).astype(array.dtype)  # NaN have many
+    close = np.where(np.isnan(base), base.dtype.type(0), base).astype(
+        array.dtype
+    )  # NaN has several
     turned = np.ascontiguousarray(array).view(bits) ^ np.ascontiguousarray(close).view(bits)
     return np.asarray(turned.view(array.dtype))
 

@@ -1,4 +1,4 @@
-"""Who is timed, and why somebody is not."""
+"""The contenders that are timed, and why one is left out."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CONTENDERS = (
 
 
 def target_contender(text: str) -> Contender:
-    """Return somebody's attention as a contender."""
+    """Return the target as a contender."""
     return Contender(name="target", label=text.rpartition(":")[2] or text, library="target")
 
 
@@ -60,7 +60,7 @@ def reason_left_out(
     """Return why the contender is left out of the task, or an empty sentence.
 
     ``free`` is the machine's free memory in bytes, where it is known; all are loaded at once, so
-    nobody gets more than half of it. ``offer`` is the target's.
+    none gets more than half of it. ``offer`` is the target's.
     """
     if offer is not None and contender.library == "target" and (lacks := _lacks(case, offer)):
         return f"does not offer: {lacks}"

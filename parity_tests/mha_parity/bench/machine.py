@@ -29,7 +29,7 @@ def cores() -> int:
 
 
 def free_memory() -> int | None:
-    """Return the bytes that can be had without swapping, or None where nobody tells."""
+    """Return the bytes available without swapping; None where the system does not report it."""
     try:
         text = Path("/proc/meminfo").read_text("ascii")
     except OSError:
@@ -41,7 +41,7 @@ def free_memory() -> int | None:
 def busy_seconds() -> float | None:
     """Return the seconds that all cores together have worked since the machine's start.
 
-    None where nobody tells, or where only some of the machine's cores are ours.
+    None where the system does not report it, or where only some of the machine's cores are ours.
     """
     if cores() != os.cpu_count():
         return None
@@ -56,7 +56,7 @@ def busy_seconds() -> float | None:
 def blas() -> tuple[str, ...]:
     """Return the BLAS libraries that are loaded, with the kernel each one chose.
 
-    torch's own is linked into it, where nobody but torch sees it.
+    torch's own is linked into it, not visible to threadpoolctl.
     """
     if "torch" in sys.modules:
         import torch
@@ -78,7 +78,7 @@ def blas() -> tuple[str, ...]:
 
 
 def resident_memory() -> int | None:
-    """Return the bytes that this process holds now, or None where nobody tells."""
+    """Return the bytes that this process holds; None where the system does not report it."""
     held = _status("VmRSS")
     return peak_memory() if held is None else held
 
@@ -97,7 +97,7 @@ def peak_memory() -> int | None:
 
 
 def reset_peak_memory() -> None:
-    """Start looking for the peak anew, where the system lets us."""
+    """Reset the recorded peak, where the system allows it."""
     try:
         Path("/proc/self/clear_refs").write_text("5", "ascii")
     except OSError:

@@ -1,4 +1,4 @@
-"""A run as Markdown for a README: the machine, a line a task, the means over large tasks."""
+"""A run as Markdown for a README: the machine, a line per task, the means over large tasks."""
 
 from __future__ import annotations
 

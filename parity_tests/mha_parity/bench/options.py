@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 EPILOG = (
     "Every contender has a process of its own, is judged on the same inputs before it is timed, "
     "and all are timed in rounds; what counts are the ratios within the rounds. "
-    "Exit status: 0 done, 1 somebody is wrong or --compare found a regression, 2 could not start."
+    "Exit status: 0 done, 1 an answer is wrong or --compare found a regression, 2 could not start."
 )
 BOTH = {"no": (False,), "yes": (True,), "both": (False, True)}
 

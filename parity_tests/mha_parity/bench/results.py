@@ -56,7 +56,7 @@ class TaskResult:
 
     @property
     def fails(self) -> bool:
-        """Whether somebody was wrong, or did not get through."""
+        """Whether a contender was wrong, or failed."""
         return any(row.status in {"wrong", "failed"} for row in self.rows)
 
 
@@ -71,7 +71,7 @@ class BenchReport:
 
     @property
     def peak(self) -> float:
-        """What the machine's cores can do at most, as far as anybody showed in this run."""
+        """What the machine's cores can do at most, as far as this run showed."""
         return max(self.peaks.values())
 
 

@@ -1,4 +1,4 @@
-"""The benchmark in a terminal: a table a task, and what all tasks come to."""
+"""The benchmark in a terminal: a table per task, and what all tasks come to."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def heading(environment: Mapping[str, str], peaks: Mapping[str, float], console:
 
 
 def machine_lines(of: Mapping[str, str], peaks: Mapping[str, float]) -> list[str]:
-    """Return the processor, a line a library, and settings that choose a kernel."""
+    """Return the processor, a line per library, and settings that choose a kernel."""
     return [
         f"{of['cpu']}, {of['cores']} cores, {of['threads']} threads each; Python {of['python']}",
         _library("NumPy", of["numpy"], of["numpy_blas"], peaks["numpy"]),

@@ -48,7 +48,7 @@ LARGE = (
     Size(1, 4096, 512, 8), Size(1, 16384, 512, 8),
 )  # fmt: skip
 GPT3 = (Size(1, 128, 12288, 96),)
-# Parameters from which nobody widens all weights to float64: some heads are judged, no gradients.
+# Parameters from which weights are not widened to float64: some heads are judged, no gradients.
 SEPARABLE = 1 << 26
 SETS: Mapping[str, tuple[Size, ...]] = MappingProxyType(
     {

@@ -140,7 +140,7 @@ class Disturbance:
         self._start = self._now()
 
     def cores(self) -> float | None:
-        """Return how many cores others used on average, or None where nobody tells."""
+        """Return how many cores others used on average; None where the system reports none."""
         if self._start is None or (now := self._now()) is None:
             return None
         wall, busy, own = (b - a for a, b in zip(self._start, now, strict=True))

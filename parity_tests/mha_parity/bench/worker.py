@@ -146,7 +146,7 @@ def serve(requests: int, answers: int) -> None:
     try:
         worker = Worker(opening)
         reply = worker.opened()
-    except Exception as error:  # noqa: BLE001  (whatever somebody's code raises)
+    except Exception as error:  # noqa: BLE001  (whatever the target's code raises)
         reply = unable_reply(error)
     send(answers, messages.PROTOCOL.encode(None, reply))
     for request in incoming:

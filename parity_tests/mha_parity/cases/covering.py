@@ -26,7 +26,7 @@ UNCOVERED_AXIS = "gradients"
 SEED_STRIDE = 1_000_003  # the distance between the seeds of two runs' cases
 # Runs whose seeds fit into 32 bits; the run after the last has the values of the first again.
 RUNS = 2**32 // SEED_STRIDE
-# Regimes that replace the normal one in drawn cases: one in so many of those that can have them.
+# Regimes that replace the normal one in one of REPLACED_EVERY drawn cases that can have them.
 # The first cases stay plain, and so do those whose calls are repeated.
 REPLACED_EVERY = 3
 FIRST, REPEAT_EVERY = 24, 8  # calls are repeated on the first cases, and on each eighth of all

@@ -26,7 +26,7 @@ DEPTH = {"float16": 20.0, "bfloat16": 150.0, "float32": 150.0, "float64": 1000.0
 LOUD = {"float16": 1e3}  # V x 1e4 would pass float16's largest number
 OFFSET = 8.0
 TINY = 0.05
-# Below the smallest normal number of the dtype by so many powers of two.
+# Magnitudes by dtype that are powers of two below its smallest normal number.
 SUBNORMAL = {
     "float16": 2.0**-16,
     "bfloat16": 2.0**-128,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 EVERY = 2  # made cases have odd places: calls are repeated on even ones
 # By these places most runs have had equal arguments and rare sizes by chance, and single lengths.
 LATE, LATER = 200, 300
-PATIENCE = 250  # after so many places a case that no seed makes is given up
+PATIENCE = 250  # the places after which a case that no seed makes is given up
 ATTEMPTS = 24
 SOON_COMPUTED = tuple(n for n in LONG if n <= 2 * BLOCK + 1)
 TILE, SMALL_TILE = 256, 16  # the longest tile of common kernels, and a short one

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 LARGE_MASK, ATTN_WINDOW, PADDING_WINDOW = 0x1A56 << 32, 0xA77B << 32, 0x9ADB << 32
 # Finite numbers that programs hide keys with, and what is added to a whole row.
 MASKED_BY, LOWERED = (-1e4, -1e9, -math.inf), -1e4
-LARGE_SHARE = 2  # of plain cases with a float mask, one in so many has finite large numbers
+LARGE_SHARE = 2  # one in 2 plain cases with a float mask has finite large numbers
 HIDDEN = 0.375  # the probability of a key to be hidden
 TILE = 16  # fewer keys are hidden one by one
-LONE = 0.25  # of rows with a window of their own, so many see a single key
+LONE = 0.25  # the share of rows with a window of their own that see a single key
 
 
 def draw_masks(case: Case, stream: Stream) -> dict[str, Array]:

@@ -22,7 +22,7 @@ SPREAD = math.sqrt(4 * (65536.0**2 - 1) / 12)
 
 
 class Stream:
-    """One problem's source of values, in the order in which they are asked for."""
+    """One problem's source of values, in call order."""
 
     def __init__(self, seed: int) -> None:
         """Start the stream of ``seed``."""

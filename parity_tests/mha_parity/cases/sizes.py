@@ -37,9 +37,9 @@ EDGES = tuple(2**power + step for power in range(6, 12) for step in (-1, 0, 1))
 TAILS = (*(3 * tile + step for tile in (64, 128, 256) for step in (-1, 1)), 5 * 256 - 1)
 LONG = tuple(n for n in sorted({*EDGES, *TAILS, LONGEST}) if n > BLOCK)
 LAYERS = ((6, 48), (8, 64), (12, 64))  # heads and head width of common models: E = 288, 512, 768
-LAYER_EVERY = 120  # of all cases, one in so many is as wide as those
+LAYER_EVERY = 120  # one case in 120 is as wide as those
 WIDEST_FLOAT64 = 512  # long double takes long
-# So many cases long others are waited for: at these widths rounding may mix an error of an eighth
+# Cases for which others are waited for: at these widths rounding may mix an error of an eighth
 # through out_proj unseen, but in float64.
 WAIT = 150
 GROUPED = ((4, 2), (6, 2), (6, 3), (4, 1), (8, 2), (8, 1), (9, 3), (12, 4), (16, 4))

@@ -29,7 +29,7 @@ from mha_parity.catalogue import (
     softmax,
     state,
 )
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import CATALOGUE, FAMILIES, Bug, whole_offer
 
 if TYPE_CHECKING:
@@ -52,9 +52,34 @@ def catalogue() -> Mapping[str, Bug]:
 
 
 __all__ = [
-    "CATALOGUE", "FAMILIES", "MODULES", "Attention", "Bug", "appended", "attend", "batching",
-    "biases", "block_softmax", "catalogue", "causal", "equivalents", "gradients", "head_layout",
-    "kept_state", "layer_base", "layer_bugs", "mask_values", "masks", "not_drawn", "outputs",
-    "padded_rows", "precision", "projection", "scaling", "side_effects", "softmax", "state",
+    "CATALOGUE",
+    "FAMILIES",
+    "MODULES",
+    "Attention",
+    "Bug",
+    "answer_of",
+    "appended",
+    "batching",
+    "biases",
+    "block_softmax",
+    "catalogue",
+    "causal",
+    "equivalents",
+    "gradients",
+    "head_layout",
+    "kept_state",
+    "layer_base",
+    "layer_bugs",
+    "mask_values",
+    "masks",
+    "not_drawn",
+    "outputs",
+    "padded_rows",
+    "precision",
+    "projection",
+    "scaling",
+    "side_effects",
+    "softmax",
+    "state",
     "whole_offer",
 ]  # fmt: skip

@@ -245,7 +245,7 @@ def append_row(x: Array, row: Array) -> Array:
     return np.concatenate((x, np.broadcast_to(row, (x.shape[0], 1, x.shape[2]))), axis=1)
 
 
-def attend(kind: type[Attention], problem: Problem) -> Answer:
+def answer_of(kind: type[Attention], problem: Problem) -> Answer:
     """Return the answer of one attention; what breaks on the way is a crash of the candidate.
 
     Raises

@@ -146,7 +146,7 @@ class Anti(_Ruled):
     "causal-forced",
     6,
     "the causal rule is applied where no mask was given",
-    wrong="query i sees keys j <= i though nobody asked for it",
+    wrong="query i sees keys j <= i though no causal mask is asked for",
     right="without a mask every query sees every key",
     visible="no attn_mask given",
     remedy="apply the causal rule only where is_causal was asked for",

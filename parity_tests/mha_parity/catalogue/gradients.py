@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import cotangent
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import Bug, enter, feature_values
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
 from mha_parity.oracle.eval_orders_vjp import VJP
@@ -28,7 +28,7 @@ def with_gradients(kind: type[VJP]) -> Callable[[], Callable[[Problem], Answer]]
     """Return a function that makes the right attention with the gradients of a backward pass."""
 
     def function(problem: Problem) -> Answer:
-        answer = attend(Attention, problem)
+        answer = answer_of(Attention, problem)
         nothing = not answer.output.size or not problem.weights_shape[-1]
         if problem.case.gradients == "no" or nothing:
             return answer

@@ -100,7 +100,7 @@ class BatchHeadSwap(Attention):
     remedy="swap the axes of heads and positions of q, k and v before the product, by "
     "transpose(1, 2), and again behind it",
 )
-class OverHeads(Attention):
+class HeadsAttendToEachOther(Attention):
     """The axis of heads is where that of positions should be."""
 
     def scores(self, q: Array, k: Array) -> Array:

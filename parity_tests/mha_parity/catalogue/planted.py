@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,4 +49,4 @@ class Planted:
 
     def attend(self, problem: Problem) -> Answer:
         """Return the wrong answer where the condition holds, else the right one."""
-        return attend(self.kind if self.holds(problem.case) else Attention, problem)
+        return answer_of(self.kind if self.holds(problem.case) else Attention, problem)

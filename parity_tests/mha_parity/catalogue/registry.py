@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import AXES, make_offer
 
@@ -86,7 +86,7 @@ class Bug:
 
     def attend(self, problem: Problem) -> Answer:
         """Return what this wrong attention answers (to its first call, where it has state)."""
-        return attend(self.kinds[0], problem) if self.make is None else self.make()(problem)
+        return answer_of(self.kinds[0], problem) if self.make is None else self.make()(problem)
 
     def candidate(self) -> FunctionCandidate:
         """Return the wrong attention as a candidate that offers all that a problem can ask for."""

@@ -53,7 +53,7 @@ class OverQueries(_OverAxis):
     remedy=REMEDY,
     sources="FudanNLP/fastNLP#254",
 )
-class OverHeads(_OverAxis):
+class SoftmaxOverHeads(_OverAxis):
     """The heads of a cell sum to 1."""
 
     axis = 1

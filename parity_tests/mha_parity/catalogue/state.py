@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import Bug, enter, feature_values
 from mha_parity.core.problem import WEIGHTS
 
@@ -25,7 +25,7 @@ INPUTS = ("query", "key", "value", "key_padding_mask", "attn_mask")
 
 def right(problem: Problem) -> Answer:
     """Return the right answer."""
-    return attend(Attention, problem)
+    return answer_of(Attention, problem)
 
 
 def stale_mask() -> Callable[[Problem], Answer]:

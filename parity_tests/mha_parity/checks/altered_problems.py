@@ -108,7 +108,7 @@ def _other_lengths(hidden: Array) -> Array:
 
 
 def all_keys_visible(problem: Problem, offer: Offer) -> Problem | None:
-    """Return the problem with all keys visible; None where it is, or nobody can be asked that."""
+    """Return the problem with all keys visible; None where it is, or is not offered."""
     case = problem.case
     hidden = problem.is_causal or any(getattr(problem, name) is not None for name in MASKS)
     if not hidden or not all("none" in offer[axis] for axis in ("padding", "attn")):

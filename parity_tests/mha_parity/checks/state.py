@@ -163,7 +163,7 @@ def _fewer_samples(sequence: CallSequence) -> Iterator[str]:
 
 
 def _explained(sequence: CallSequence, number: int, response: Response) -> Iterator[str]:
-    """Yield which earlier call makes the answer depart, or that the mode does.
+    """Yield the earlier call or mode that changes the answer.
 
     What a new object refuses in a mode is no state.
     """

@@ -12,7 +12,7 @@ import numpy as np
 from mha_parity.cases.clashes import can_coexist
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend, whole_offer
+from mha_parity.catalogue import Attention, answer_of, whole_offer
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding, max_difference
 from mha_parity.run.shrink import smallest_failing_case
@@ -145,7 +145,7 @@ def _answered(case: Case) -> tuple[Problem, Answer]:
 @lru_cache(maxsize=2000)
 def _kept(case: Case) -> tuple[Problem, Answer]:
     problem = make_problem(case)
-    return problem, attend(Attention, problem)
+    return problem, answer_of(Attention, problem)
 
 
 def _of(answer: Answer, what: str) -> Array | None:

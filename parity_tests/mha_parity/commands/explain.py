@@ -47,7 +47,7 @@ def bug_named(name: str) -> Bug:
 
 
 def print_bug(name: str, console: Console) -> None:
-    """Print the story of the bug called ``name``."""
+    """Print the description of the bug called ``name``."""
     bug = bug_named(name)
     said = list(bug_rows(bug))
     page = ReportText(console.width, names=max(len(each) for each, _ in said))
@@ -110,7 +110,7 @@ def _example(bug: Bug, console: Console) -> None:
 
 
 def _arrays(found: BugExample) -> Iterator[tuple[str, Array]]:
-    """Yield the arrays of an example that fit the eye, of its first sample."""
+    """Yield the arrays of an example that are small enough to print, of its first sample."""
     problem = found.problem
     if problem.case.form == "qkv":
         for name in ("query", "key", "value"):

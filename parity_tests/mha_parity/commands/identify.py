@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.diagnose.identity import identify
-from mha_parity.run.narrowing import narrowed_candidate, restricted
+from mha_parity.run.narrowing import narrowed_candidate, restricted_offer
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
@@ -25,5 +25,5 @@ def identify_target(target: str, options: Options) -> IdentityCard:
 
     """
     with opened(target, options) as candidate:
-        offer = restricted(candidate, options)
+        offer = restricted_offer(candidate, options)
         return identify(narrowed_candidate(candidate, offer, options), target, SECONDS)

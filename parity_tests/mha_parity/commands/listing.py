@@ -21,7 +21,7 @@ WHOLE_LINES = 10_000  # columns
 def print_listing(what: str | None, console: Console) -> None:
     """Print the conventions, features, bugs or variants; without a name the number of each."""
     rows = _ROWS[what]() if what else _lists()
-    # A pipe takes an entry a line, for grep and the like.
+    # A pipe takes an entry per line, for grep and the like.
     width = WHOLE_LINES if what and not console.is_terminal else console.width
     page = ReportText(width, names=max(len(name) for name, _ in rows))
     page.block([(name, Text(text)) for name, text in rows])

@@ -16,7 +16,7 @@ from mha_parity.core.threads import in_one_thread
 from mha_parity.oracle.recorded import Record, load_torch, rows_share_nan
 from mha_parity.report import files
 from mha_parity.report.progress import progress
-from mha_parity.run.narrowing import cases_for, restricted
+from mha_parity.run.narrowing import cases_for, restricted_offer
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
@@ -71,5 +71,5 @@ def _cases(target: str, options: Options) -> Iterator[tuple[Case, OwnWeights | N
     """Yield the cases that ``check`` would ask a target, with the weights that it has already."""
     with opened(target, options) as candidate:
         own = getattr(candidate, "own_weights", None)
-        for case in cases_for(candidate, restricted(candidate, options), options):
+        for case in cases_for(candidate, restricted_offer(candidate, options), options):
             yield case, own

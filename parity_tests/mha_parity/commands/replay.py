@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-# Nobody who debugs a layer wants to stop in the call machinery around it.
+# Debugging a layer should not stop in the call machinery around it.
 SKIPPED = ("mha_parity.*", "numpy._core.*", "torch.nn.modules.module")
 
 

@@ -65,11 +65,11 @@ class CandidateError(Exception):
 
 
 class TargetError(ValueError):
-    """The target cannot be had; one sentence that says what was got, what should be, the remedy."""
+    """The target cannot be loaded or called; one sentence: got, should be, remedy."""
 
 
 class Candidate(Protocol):
-    """Somebody's attention, made callable on problems by a convention."""
+    """An attention, made callable on problems by a convention."""
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class Candidate(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FunctionCandidate:
-    """A candidate made from a function of a problem: how tests and wrong attentions come in."""
+    """A candidate made from a function of a problem: used by tests and the catalogue."""
 
     name: str
     function: object

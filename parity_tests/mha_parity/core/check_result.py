@@ -1,4 +1,4 @@
-"""What one check of one case came to, and where."""
+"""The result of one check on one case, with its place."""
 
 from __future__ import annotations
 

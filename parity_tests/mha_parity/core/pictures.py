@@ -80,8 +80,9 @@ class GradientMatrix:
 class GradientPicture:
     """What the page draws of one failing gradient, the plate with the worst error first.
 
-    There is a plate a head where the heads' gradients are arrays of their own, else one. Of inputs
-    and masks they are those of ``sample``, which holds the worst error; it is negative elsewhere.
+    There is a plate per head where the heads' gradients are arrays of their own, else one. Of
+    inputs and masks they are those of ``sample``, which holds the worst error; it is negative
+    elsewhere.
     ``error_units`` is the largest error of each group in units of the allowed error, and
     ``unit_rows`` and ``unit_columns`` name its rows and columns.
     """

@@ -26,7 +26,7 @@ MAX_NAMED_FEATURES = 3
 
 
 class Outcome(StrEnum):
-    """The verdict in a word, and with ``exit_status`` in a number."""
+    """Outcome of a run and its exit status."""
 
     PASS = "pass"  # noqa: S105  (an outcome, not a password)
     FAIL = "fail"
@@ -164,7 +164,7 @@ class Accuracy:
 class Verdict:
     """All that a run found out about one target.
 
-    ``accuracy`` is the target's, a row a dtype over all cases; ``accuracy_table`` has every
+    ``accuracy`` is the target's, a row per dtype over all cases; ``accuracy_table`` has every
     contender over all cases, and target and pinned path over those of each feature that varies.
     ``parameters`` are the target's, each with whether some case passed it.
     ``reasons`` counts the inconclusive cases by why they are.

@@ -13,7 +13,7 @@ from mha_parity.diagnose import call_effects, cases, evidence, hypotheses, outpu
 from mha_parity.diagnose.evidence import Observation
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.digits import digits
+from mha_parity.diagnose.experiments.digits import error_analysis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,7 +89,7 @@ def diagnose(
 
 def errs_by_rounding(candidate: Candidate, budget: float = 1.0) -> bool:
     """Return whether errors of plain problems, if any, are without pattern, as of rounding."""
-    found = digits(Caller(candidate, Deadline(budget).running))
+    found = error_analysis(Caller(candidate, Deadline(budget).running))
     return found is None or found.rounding
 
 
@@ -200,7 +200,7 @@ class _Session:
                 -f.holds,
                 f.refuted > 0,
                 -f.share,
-                -source_count(f),
+                -report_count(f),
                 f.hypothesis.spelling > 0,
             ),
         )
@@ -219,7 +219,7 @@ class _Session:
         self, every: list[Hypothesis], first: Observation, partial: list[Hypothesis]
     ) -> list[Hypothesis]:
         """Return pairs that no observation contradicts."""
-        in_time = time_for_pairs(self.running)
+        in_time = has_time_for_pair(self.running)
         for fixed in (partial, ()) if partial else ((),):
             pairs = hypotheses.bug_pairs(every, first, fixed, in_time)
             found = [h for h in pairs if not any(o.contradicts(h.kind) for o in self.seen)]
@@ -290,7 +290,7 @@ class _Session:
         return self.measurements.causes or self.measurements.facts(failing)
 
 
-def time_for_pairs(running: Callable[[float], bool]) -> Callable[[], bool]:
+def has_time_for_pair(running: Callable[[float], bool]) -> Callable[[], bool]:
     """Return whether there is time for another pair: weighing and measuring need a second."""
     return lambda: running(1.2)
 
@@ -300,7 +300,7 @@ def _explains_nearly_all(each: Fit) -> bool:
     return each.holds or (each.share >= NEARLY and not each.refuted)
 
 
-def source_count(each: Fit) -> int:
+def report_count(each: Fit) -> int:
     """Return how often the bug is known to have happened: of equals the usual one comes first."""
     return sum(len(bug.sources) for bug in each.hypothesis.bugs)
 

@@ -270,7 +270,7 @@ def _words(names: tuple[str, ...]) -> str:
 def stored_answers(
     candidate: Candidate, failing: Sequence[Observation], running: Callable[[], bool]
 ) -> tuple[Diagnosis, ...]:
-    """Say that answers are keyed to inputs where the same sizes are right and wrong by turns.
+    """Say that answers are keyed to inputs: some inputs of one size are right, others wrong.
 
     A formula that departs at some values (a clipped score, a pruned weight) is right at others as
     well; its wrong answers depend on the inputs. Proof is one constant in place of each wrong one.

@@ -119,7 +119,7 @@ def revealing_problems(
     for problem in pool:
         if not running() or len(chosen) == CONFIRMING:
             break
-        if Observation(problem, None, failing=False).tells(kind):
+        if Observation(problem, None, failing=False).distinguishes(kind):
             chosen.append(problem)
     return chosen
 

@@ -136,7 +136,7 @@ class Observation:
             return elements
         if self.problem.case.form == "qkv":
             return np.zeros_like(elements)
-        # A NaN of one head that came through an identity out_proj to the others is nobody's bug.
+        # A NaN of one head that came through an identity out_proj to the others is not their bug.
         return np.asarray(elements & np.isnan(as_float64(found)))
 
     def _elsewhere(self, elements: Array) -> bool:
@@ -222,7 +222,7 @@ class Observation:
         """How far the candidate's answer is from the right one, in tolerances."""
         return self.gap(Prediction(self.answer), self.right)
 
-    def tells(self, kind: type[Attention]) -> bool:
+    def distinguishes(self, kind: type[Attention]) -> bool:
         """Whether ``kind`` departs here from the right answer beyond all rounding."""
         if kind not in self._departs:
             gaps = self._gaps(self.of(kind), self.right)
@@ -259,7 +259,7 @@ class Observation:
 
         One that breaks is not contradicted, nor is one where the candidate's softmax overflows.
         """
-        if self.answer is None or self.of(kind).answer is None or not self.tells(kind):
+        if self.answer is None or self.of(kind).answer is None or not self.distinguishes(kind):
             return False
         return not self.matches(kind) and not self.overflowed(kind)
 

@@ -11,9 +11,13 @@ from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose import probes
 from mha_parity.diagnose.evidence import TELLING, Observation
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import ExperimentFinding, examine, findings
+from mha_parity.diagnose.experiments.examination import (
+    ExperimentFinding,
+    cause_findings,
+    run_experiments,
+)
 from mha_parity.diagnose.experiments.needed import needed
-from mha_parity.diagnose.experiments.reading import read
+from mha_parity.diagnose.experiments.reading import read_case_weights
 from mha_parity.diagnose.experiments.replaced import SKIPPED, common_variant, skipped_variants
 from mha_parity.diagnose.experiments.weights import causes as weight_causes
 from mha_parity.diagnose.read_weights import CALLS
@@ -39,7 +43,7 @@ class ExperimentDiagnosis:
         self.candidate = candidate
         self.running = running
         caller = Caller(candidate, running)
-        self.findings = findings(examine(caller))
+        self.findings = cause_findings(run_experiments(caller))
         self.trials = caller.trials
         self.caller = caller
 
@@ -90,13 +94,13 @@ class ExperimentDiagnosis:
     def _narrowed(self, found: Needs) -> Diagnosis:
         """Return what weights show where a case needs sizes alone, else what it needs."""
         case, rules = found.case, " and ".join(found.kept)
-        trials = self.caller.pose([make_problem(case)])
+        trials = self.caller.ask_problems([make_problem(case)])
         if skipped := common_variant(trials, skipped_variants):
             text = f"{skipped}, {found.sentence}"
             return as_diagnosis(ExperimentFinding(text, SKIPPED, PROBED))
         if found.sizes_alone:
             width = max(case.head_dim, -(-case.keys // CALLS))
-            reading = read(self.caller, case.replace(head_dim=width))
+            reading = read_case_weights(self.caller, case.replace(head_dim=width))
             causes = weight_causes(self.caller, [reading] if reading else [])
             if causes and causes[0].understood:
                 text = f"wherever {rules}: {causes[0].text}"

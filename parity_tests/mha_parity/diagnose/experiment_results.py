@@ -50,7 +50,7 @@ def formula(seen: Examination) -> str:
 
 
 def _straight(reading: SampleWeights) -> bool:
-    """Return whether the weights are a softmax of the scores times a constant a head."""
+    """Return whether the weights are a softmax of the scores times a constant per head."""
     found = transfer.curve(reading)
     if found is None:
         return reading.right

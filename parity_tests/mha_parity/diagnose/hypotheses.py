@@ -93,7 +93,7 @@ def fit_hypothesis(hypothesis: Hypothesis, seen: Iterable[Observation]) -> Fit:
         if each.answer is None:
             continue
         matches = each.matches(kind)
-        tells = each.tells(kind)
+        tells = each.distinguishes(kind)
         failing += each.failing
         explained += each.failing and matches
         telling += matches and tells
@@ -122,7 +122,9 @@ def bug_pairs(
     Where ``fixed`` are given, one of the two is among them. Only bugs that show on ``first`` are
     tried: what does not show there cannot matter to it.
     """
-    showing = [h for h in hypotheses if first.of(h.kind).answer is not None and first.tells(h.kind)]
+    showing = [
+        h for h in hypotheses if first.of(h.kind).answer is not None and first.distinguishes(h.kind)
+    ]
     couples = [(a, b) for a in fixed for b in showing if a.bugs != b.bugs]
     couples += list(combinations([h for h in showing if not h.spelling], 2)) if not fixed else []
     for a, b in couples:

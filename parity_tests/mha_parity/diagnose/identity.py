@@ -15,7 +15,7 @@ from mha_parity.diagnose.experiment_diagnosis import as_diagnosis
 from mha_parity.diagnose.experiment_results import formula, measures
 from mha_parity.diagnose.experiments import transfer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,12 +31,12 @@ def identify(candidate: Candidate, target: str, seconds: float = math.inf) -> Id
     """Return what the experiments measure of a candidate; none begins after ``seconds``."""
     started = time.perf_counter()
     caller = Caller(candidate, Deadline(seconds).running)
-    seen = examine(caller, whole=True)
+    seen = run_experiments(caller, whole=True)
     lines = measures(caller, seen)
     if not caller.running():
         over = f"{seconds:.0f} s are over: some experiments made fewer calls, or none"
         lines += (ExperimentResult(experiment="time", sentence=over, as_torch=None),)
-    causes = findings(seen)
+    causes = cause_findings(seen)
     clauses = dict.fromkeys(each.clause for each in lines if each.clause)
     return IdentityCard(
         target=target,

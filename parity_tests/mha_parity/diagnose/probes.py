@@ -134,7 +134,7 @@ def keys_without_weight(reading: WeightsReading) -> Iterator[str]:
     always = lost.all(axis=(0, 1))
     length, keys = always.shape
     shapes = {
-        "keys after the query (a causal mask nobody asked for)": np.triu(always * 0 + 1, 1),
+        "keys after the query (a causal mask that was not asked for)": np.triu(always * 0 + 1, 1),
         "the key at the query's own place": np.eye(length, keys),
         "the last key": np.arange(keys) + 0 * always == keys - 1,
         "the first key": np.arange(keys) + 0 * always == 0,

@@ -62,7 +62,7 @@ def operation_of(diagnosis: Diagnosis) -> str:
     return OPERATION_OF.get(diagnosis.bug, "") if diagnosis.confident else ""
 
 
-def suspect_lines(tree: ast.Module, names: list[str], operation: str) -> tuple[int, ...]:
+def operation_lines(tree: ast.Module, names: list[str], operation: str) -> tuple[int, ...]:
     """Return the lines in which an operation stands, if that is one place; else ().
 
     Several lines next to each other are one place where they differ in names alone, as the

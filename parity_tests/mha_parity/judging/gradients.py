@@ -90,7 +90,7 @@ def _spreads_masked_rows(problem: Problem, reference: Reference, answer: Answer)
 def gradient_units(
     problem: Problem, reference: Reference, answer: Answer, name: str, settings: JudgeSettings
 ) -> Array:
-    """Return the largest error of one gradient in units of the allowed one, a number a group.
+    """Return the largest error of one gradient in units of the allowed one, a number per group.
 
     Infinite where the answer alone is not finite. The groups are those of ``gradient_places``.
     """

@@ -86,7 +86,7 @@ def judge_answer(
 
 
 class OutputJudge:
-    """One answer before the judge; what both of its quantities need is computed once."""
+    """Judges the output and weights of one answer; what both need is computed once."""
 
     def __init__(
         self, problem: Problem, reference: Reference, answer: Answer, settings: JudgeSettings

@@ -72,7 +72,7 @@ THRESHOLD = math.sqrt(2 * math.log(TESTS / FALSE_ALARMS))
 
 @dataclass(frozen=True, slots=True)
 class SystematicError:
-    """A systematic error: which direction, where, how large (in roundoffs), how sure.
+    """A systematic error: which direction, where, how large (in roundoffs), with its statistic.
 
     ``share``: the part of all error that lies along the direction.
     """

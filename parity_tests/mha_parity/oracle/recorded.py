@@ -69,7 +69,7 @@ _active: list[Record] = []
 
 @contextmanager
 def using_record(record: Record | None) -> Iterator[None]:
-    """Within, let the record take part; None: no record does."""
+    """Context: let the record take part; None: no record does."""
     if record is None:
         yield
         return

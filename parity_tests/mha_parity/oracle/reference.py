@@ -2,7 +2,7 @@
 
 A float64 problem asks for more digits than that: its reference is the second oracle in long double
 (where the platform has a wider one), which torch's float64 answer has to meet. In both cases the
-two oracles must agree on the problem before anybody is judged by it.
+two oracles must agree on the problem before a candidate is judged by it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def reference_answer(problem: Problem) -> Reference:
     ------
     mha_torch.OraclesDisagreeError
         The two oracles differ by more than rounding explains; the
-        problem can judge nobody.
+        problem cannot judge a candidate.
 
     """
     dtype: Float = EXTENDED if problem.dtype == np.float64 else np.float64

@@ -24,7 +24,7 @@ def accuracy_by_dtype(verdict: Verdict, contender: str, axis: str = "", value: s
 
 
 def accuracy_rows(verdict: Verdict) -> Iterator[dict[str, str]]:
-    """Yield a row a dtype: errors in units of torch's own, and the bits that are right."""
+    """Yield a row per dtype: errors in units of torch's own, and the bits that are right."""
     torchs = accuracy_by_dtype(verdict, PINNED_PATH)
     own = accuracy_by_dtype(verdict, TARGET)
     for each in verdict.accuracy:

@@ -24,7 +24,7 @@ LEFT = len("  row 10  ")
 
 
 def mask_lines(problem: Problem, head: int, row: int, width: int) -> Iterator[Text]:
-    """Yield a line a query around ``row``, a character a key, the samples side by side.
+    """Yield one line per query near ``row``, one character per key, the samples side by side.
 
     Nothing where no mask hides or favours a key.
     """
@@ -62,7 +62,7 @@ def _left_out(hidden: Array, samples: int, keys: int) -> Iterator[Text]:
 
 
 def weight_lines(picture: WeightsPicture, head: int, width: int) -> Iterator[str]:
-    """Yield a line a query: a head's attention weights in shades of grey, and torch's on the right.
+    """Yield a line per query: a head's attention weights in shades of grey, torch's on the right.
 
     The darkest shade stands for the largest weight of both.
     """
@@ -91,7 +91,7 @@ def _shaded(side: Array, most: float) -> list[str]:
 
 
 def errors(units: Array, sample: int, row: int, width: int) -> Iterator[Text]:
-    """Yield a character an element of one sample's errors over the allowed ones, around ``row``.
+    """Yield a character per element of one sample's errors over the allowed ones, around ``row``.
 
     The heads stand side by side; where that is too wide each head has one character, its worst.
     """

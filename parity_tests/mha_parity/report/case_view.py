@@ -28,7 +28,7 @@ INPUTS = (
     "w_out", "b_out", "key_padding_mask", "attn_mask",
 )  # fmt: skip
 IMPLIED = {"form", "projection", "heads", "size"}  # by the id, the inputs and the sizes
-FEW = 16  # numbers that are shown rather than summed up
+FEW = 16  # the most numbers that are printed; more are summed up
 LINES = 24
 
 
@@ -63,7 +63,7 @@ def _sizes_and_features(case: Case) -> Iterator[str]:
 
 
 def _inputs(problem: Problem | None) -> Pairs:
-    """Return a line an input: its shape, and its range, or which array it is once more."""
+    """Return a line per input: its shape, and its range, or which array it is once more."""
     if problem is None:
         return []
     pairs: Pairs = []

@@ -75,7 +75,7 @@ def size_caption(errors: Sequence[CaseError]) -> str:
 
 
 def accuracy_plot(errors: Sequence[CaseError]) -> str:
-    """Return the distribution of the errors in units of torch's own, a row a dtype; "" if none."""
+    """Return the distribution of errors in units of torch's own, a row per dtype; "" if none."""
     known = [each for each in errors if np.isfinite(each.times_torch)]
     dtypes = [dtype for dtype in MARKS if any(each.dtype == dtype for each in known)]
     if not dtypes:

@@ -130,7 +130,7 @@ def _correlations(verdict: Verdict, page: ReportText, *, absent: bool) -> Pairs:
 
 
 def _features(verdict: Verdict, page: ReportText) -> Pairs:
-    """Return a line an axis: every value with its count of cases."""
+    """Return a line per axis: every value with its count of cases."""
     varied = [axis for axis in correlations.axes(verdict) if axis.varies]
     values = [[_value(row) for row in axis.offered] for axis in varied]
     if values:

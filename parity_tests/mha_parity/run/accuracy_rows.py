@@ -39,7 +39,7 @@ def case_errors(case_results: Sequence[CaseResult]) -> tuple[CaseError, ...]:
 
 
 def accuracies(case_results: Sequence[CaseResult]) -> tuple[Accuracy, ...]:
-    """Return the candidate's output errors in units of torch's own, a row a dtype.
+    """Return the candidate's output errors in units of torch's own, a row per dtype.
 
     The median is over cases drawn beforehand; the worst counts what was looked at since it was bad.
     """

@@ -26,7 +26,7 @@ NARROWER: Mapping[str, tuple[str, ...]] = {
     "float64": ("float32", "float16", "bfloat16"),
     "float32": ("float16", "bfloat16"),
 }
-INSIDE = "float32"  # what float64 is most often computed in
+INSIDE = "float32"  # the dtype usually used in place of float64
 
 
 def remark(answer_dtypes: Mapping[str, str], options: Options) -> str:

@@ -14,7 +14,7 @@ from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
 from mha_parity.run.narrowing import narrowed_candidate
 from mha_parity.run.overflow import is_remark
-from mha_parity.run.remarks import remarks
+from mha_parity.run.remarks import not_served_remarks
 from mha_parity.run.weights_pictures import can_be_drawn, pictures, worst_passing
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def build_verdict(
     reasons = getattr(candidate, "reasons", {})
     rows = summary.feature_rows(case_results, offer, candidate.offer, reasons)
     listed = getattr(candidate, "parameters", ())
-    parameters = summary.parameters(listed, case_results, options)
-    limits = remarks(candidate, options, offer, case_results)
+    parameters = summary.parameters_with_status(listed, case_results, options)
+    limits = not_served_remarks(candidate, options, offer, case_results)
     overflows = [each.detail for each in run_check_results if is_remark(each)]
     over_run = [each for each in run_check_results if not is_remark(each)]
     check_results = [each for result in case_results for each in result.check_results]
@@ -91,8 +91,9 @@ def build_verdict(
         power=summary.exposing_cases(case_results),
         weighed=summary.measured_cases(case_results),
         notes=(
-            *by_answers.remarks(), *torch_changes.notes(target, [r.case for r in case_results]),
-            *limits, *overflows, *summary.notes(case_results, parameters),
+            *by_answers.recorded_answers_remark(),
+            *torch_changes.path_change_notes(target, [r.case for r in case_results]),
+            *limits, *overflows, *summary.verdict_notes(case_results, parameters),
         ),
         dtype_finding=answer_dtype.finding(failing),
         pictures=_pictures(asked, failures, check_results, settings) if options.draw else (),

@@ -78,7 +78,7 @@ def without_torch(options: Options, cases: tuple[Case, ...]) -> Options:
     return dataclasses.replace(options, cases=len(cases), shrink=False)
 
 
-def remarks() -> tuple[str, ...]:
+def recorded_answers_remark() -> tuple[str, ...]:
     """Say by what is judged, and what that leaves out; nothing where torch is asked."""
     record = active_record()
     if record is None:

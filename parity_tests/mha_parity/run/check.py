@@ -19,11 +19,11 @@ from mha_parity.run.case_run import CaseResult, shows_failure
 from mha_parity.run.chunks import WHOLE, Shard, run_chunks
 from mha_parity.run.executors import STAYS, can_move, process_count, processes, run_chunks_on
 from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
-from mha_parity.run.kept import KeptResults
-from mha_parity.run.narrowing import cases_for, restricted, with_own_backward
+from mha_parity.run.kept import RetainedResults
+from mha_parity.run.narrowing import cases_for, restricted_offer, with_own_backward
 from mha_parity.run.overflow import overflow_check
 from mha_parity.run.repro import Repro
-from mha_parity.run.source import source_of
+from mha_parity.run.target_source import source_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -95,13 +95,13 @@ def run_all(
     record = active_record()
     here = executor is None and process_count(options, target) == 1
     # A page may be drawn of a shard when it is merged.
-    kept = KeptResults(drawn=options.draw or shard != WHOLE)
+    kept = RetainedResults(drawn=options.draw or shard != WHOLE)
     case_results = kept.case_results
     systematic = SystematicErrorTest()
     there: dict[str, str] | None = None
     with _in_one_thread(candidate, torch=here), FreshProcesses(candidate) as fresh:
         options = options if record else with_own_backward(candidate, options)
-        offer = restricted(candidate, options)
+        offer = restricted_offer(candidate, options)
         if record is None:
             cases: Iterable[Case] = cases_for(candidate, offer, options)
         else:
@@ -151,7 +151,7 @@ def verdict_of(
     started = time.perf_counter()
     fails = any(case_result.fails for case_result in found.case_results)
     with _in_one_thread(candidate, torch=fails):
-        offer = restricted(candidate, options)
+        offer = restricted_offer(candidate, options)
         overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
         over_run = [*found.systematic.check_results(), *overflow, *found.state]
         verdict = build_verdict(

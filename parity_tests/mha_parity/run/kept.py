@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-class KeptResults:
+class RetainedResults:
     """The results of the cases of a run so far.
 
     Behind the first 2000 cases a check that found nothing to say is kept as its name alone
@@ -42,7 +42,7 @@ class KeptResults:
             self.case_results.append(self._sharing(self._briefer(case_result)))
 
     def _briefer(self, case_result: CaseResult) -> CaseResult:
-        """Return the result without what nobody reads of a check that found nothing."""
+        """Return the result without what no report reads of a check that found nothing."""
         check_results = case_result.check_results
         kept = [self._is_worst(each) or not _is_plain(each) for each in check_results]
         if self._drawn or len(self.case_results) < ALL_OF or all(kept):

@@ -100,7 +100,7 @@ def with_own_backward(candidate: Candidate, options: Options) -> Options:
     return replace(options, grad=True) if own and "gradients" not in named else options
 
 
-def restricted(candidate: Candidate, options: Options) -> Offer:
+def restricted_offer(candidate: Candidate, options: Options) -> Offer:
     """Return the candidate's offer narrowed to the dtypes and features that the options name.
 
     Gradients are asked of all cases or of none. A dtype that is answered in a narrower one is not

@@ -19,7 +19,7 @@ OFTEN = 0.5  # of the cases of S unlike L fail, at least: else something else de
 REST = "judge the rest with --features inputs=self"
 
 
-def remarks(
+def not_served_remarks(
     candidate: Candidate, options: Options, offer: Offer, case_results: Sequence[CaseResult]
 ) -> tuple[str, ...]:
     """Return the sentences on what the target does not serve."""

@@ -86,7 +86,7 @@ def _as_python(name: str, value: Any) -> str:
     return f'"{text}"' if isinstance(text, str) else repr(text)
 
 
-def repro_of(subject: object, options: Options) -> Repro:
+def replay_lines_of(subject: object, options: Options) -> Repro:
     """Return the lines for a callable: as a command where a target finds it."""
     target = importable_target(subject)
     own = _own_name(subject)

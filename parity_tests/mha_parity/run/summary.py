@@ -155,7 +155,7 @@ def reasons(case_results: Iterable[CaseResult]) -> dict[str, int]:
     return dict(found)
 
 
-def parameters(
+def parameters_with_status(
     listed: Iterable[Parameter], case_results: Iterable[CaseResult], options: Options
 ) -> tuple[Parameter, ...]:
     """Return the target's parameters with what became of each over the run.
@@ -217,7 +217,7 @@ def measured_cases(case_results: Iterable[CaseResult]) -> int:
     return sum(case_result.exposes is not None for case_result in case_results)
 
 
-def notes(
+def verdict_notes(
     case_results: Sequence[CaseResult], parameters: Iterable[Parameter] = ()
 ) -> tuple[str, ...]:
     """Return what a reader should know of the verdict, the meaning found for each mask included."""

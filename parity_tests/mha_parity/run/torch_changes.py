@@ -88,7 +88,7 @@ class PathChange:
         return f"torch {then} and {now}, path {self.path}: {said}{worst}"
 
 
-def notes(target: str, cases: Iterable[Case]) -> tuple[str, ...]:
+def path_change_notes(target: str, cases: Iterable[Case]) -> tuple[str, ...]:
     """Return a sentence for each path; nothing where the target is not torch's own layer."""
     record = active_record()
     if record is None or not record.closed or not is_torch_layer(target):

@@ -29,7 +29,7 @@ from mha_parity.core.verdict import TARGET
 from mha_parity.judging.accuracy import error_over_torch, measure_errors
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.progress import counted, error_console, progress
-from mha_parity.run.narrowing import restricted
+from mha_parity.run.narrowing import restricted_offer
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import opened
 
@@ -156,7 +156,7 @@ def survey_dtypes(
     options = Options(in_process=True)
     found: list[SurveyRow] = []
     with opened(target, options) as candidate:
-        offer = restricted(candidate, options)
+        offer = restricted_offer(candidate, options)
         offer["regime"] = tuple(v for v in offer["regime"] if v not in EXTREME_VALUES)
         for dtype in asked:
             if dtype not in offer["dtype"]:

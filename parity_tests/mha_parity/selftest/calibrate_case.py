@@ -154,7 +154,10 @@ def plant_bug(
     judged = judged_array("output", problem, reference)
     seen = problem if family == "precision" else in_float64(problem)
     try:
-        exact, right = bug.attend(seen).output, catalogue.attend(catalogue.Attention, seen).output
+        exact, right = (
+            bug.attend(seen).output,
+            catalogue.answer_of(catalogue.Attention, seen).output,
+        )
         found = bug.attend(problem)
     except CandidateError:
         return None
@@ -165,7 +168,7 @@ def plant_bug(
             return None
         columns = _columns(problem, rng)
         exact = _grafted(right, exact, columns)
-        plain = catalogue.attend(catalogue.Attention, problem)
+        plain = catalogue.answer_of(catalogue.Attention, problem)
         found = replace(plain, output=_grafted(plain.output, found.output, columns))
     return (
         found if bug_shows(judged, exact, right, exact_arithmetic=family != "precision") else None

@@ -128,7 +128,7 @@ def _wait(child: int, seconds: float) -> int:
 
 
 def main() -> None:
-    """Import what is slow, then answer until nobody asks."""
+    """Import what is slow, then answer until standard input ends."""
     for name in SLOW:
         with suppress(ImportError):
             importlib.import_module(name)

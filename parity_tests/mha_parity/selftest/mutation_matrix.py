@@ -142,7 +142,7 @@ def print_matrix(
 
 
 def entry_table(matrix: KillMatrix, dtypes: Sequence[str]) -> Table:
-    """Return the matrix for a terminal: a row an entry, a column a dtype."""
+    """Return the matrix for a terminal: a row per entry, a column per dtype."""
     header = ("wrong attention", *(f"{dtype}: seen by (cases)" for dtype in dtypes))
     return rich_table(header, ((name, *row) for name, row in entry_rows(matrix, dtypes)))
 

@@ -1,6 +1,6 @@
 """Run the suite on the whole catalogue: which checks see which wrong attention.
 
-Every bug meets the same cases, so that the oracle answers each of them once. Every check is made of
+Every bug runs on all cases, so that the oracle answers each of them once. Every check is made of
 every bug over the first ``FULL`` cases, whether or not another check has seen it; a bug that none
 has seen goes on to the last case. So do the right attentions, the *controls* (the matrix is void
 where one fails), and the equivalents. A bug in rows that see no key alone, about which torch

@@ -47,7 +47,7 @@ MEASURES = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Detection:
-    """How one planted bug fared: ``first`` has the number of the first failing case, by seed."""
+    """The cases in which a planted bug failed: ``first`` has the number of the first, by seed."""
 
     bug: Planted
     first: tuple[int | None, ...]
@@ -116,7 +116,7 @@ def detection_probability(share: float, count: int) -> float:
 
 
 def detection_rows(found: Sequence[Detection]) -> Iterator[tuple[str, ...]]:
-    """Yield a row a family: how many of its bugs are seen, and when; `HEADER` names the columns."""
+    """Yield a row per family: how many of its bugs are seen, and when; `HEADER` has the columns."""
     for family in dict.fromkeys(sighting.bug.family for sighting in found):
         own = [sighting for sighting in found if sighting.bug.family == family]
         numbers = [(n, each.bug.condition) for each in own for n in each.first if n is not None]

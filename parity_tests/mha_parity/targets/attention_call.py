@@ -1,4 +1,4 @@
-"""``adapter``: a function of one ``AttentionCall`` that calls somebody's attention."""
+"""``adapter``: a function of one ``AttentionCall`` that calls an attention as it is called."""
 
 from __future__ import annotations
 

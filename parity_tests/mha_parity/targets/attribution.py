@@ -33,7 +33,7 @@ def raised_in(error: BaseException) -> tuple[str, ...]:
 
 @contextmanager
 def attributed(subject: object) -> Iterator[None]:
-    """Within, turn exceptions that are not the subject's into calls that could not be made.
+    """Context: report the harness's exceptions as calls that could not be made.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def _is_python(subject: Any) -> bool:
     try:
         called = inspect.unwrap(subject)
         return inspect.isfunction(called) or inspect.ismethod(called) or hasattr(subject, "forward")
-    except Exception:  # noqa: BLE001  (whatever somebody's __getattr__ raises)
+    except Exception:  # noqa: BLE001  (whatever the target's __getattr__ raises)
         return True
 
 

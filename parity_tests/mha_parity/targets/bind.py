@@ -22,7 +22,7 @@ from mha_parity.targets.functional_modules import as_layer
 from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
 from mha_parity.targets.onnx_model import OnnxModel
-from mha_parity.targets.recognition import fits_of, in_its_library, recognised
+from mha_parity.targets.recognition import bind_recognised, fits_of, in_its_library
 from mha_parity.targets.state_dict import give_weights
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def bind(
             raise
         frames = traceback.extract_tb(error.__traceback__)
         should = "its attributes and its constructor should not raise"
-        if frames[-1].name == "__getattr__":  # Python asks for names that nobody has to have
+        if frames[-1].name == "__getattr__":  # Python asks for names that no class has to have
             should = "its `__getattr__` should raise AttributeError for a name that it has not"
         raise TargetError(
             f"got the target {label or _name(subject)}, but looking at it {crash(error)}; {should}."
@@ -152,7 +152,7 @@ def _bound(
     if name is None and is_adapter(subject):
         name = Adapted.name
     if name is None and call:
-        return recognised(subject, libraries, path)
+        return bind_recognised(subject, libraries, path)
     if name is None:
         from mha_parity.targets.detect import recognise
 

@@ -40,7 +40,7 @@ def execute(
             exec(compile(ast.Module([statement], []), filename, "exec"), scope)  # noqa: S102  (what the user asked for)
         except ModuleNotFoundError:
             raise
-        except Exception as error:  # noqa: BLE001  (whatever somebody's definition raises)
+        except Exception as error:  # noqa: BLE001  (whatever the target's definition raises)
             said = (
                 explain_name_error(error, left_out) if isinstance(error, NameError) else str(error)
             )

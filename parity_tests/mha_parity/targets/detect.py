@@ -15,7 +15,7 @@ from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.signatures import constructor, forward, signature
-from mha_parity.targets.conventions.varlen import Varlen, inputs_of
+from mha_parity.targets.conventions.varlen import Varlen, packed_input_parameters
 from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.onnx_model import OnnxModel
 
@@ -153,7 +153,7 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
         if getattr(function, "__name__", "") == "scaled_dot_product_attention":
             return "sdpa"
         raise _unsure(function, None, "all of `mha-parity list conventions`")
-    if inputs_of(called.required):
+    if packed_input_parameters(called.required):
         return Varlen.name
     if {"bias", "mask"} <= called.named and len(called.required) == 3:
         return "jax-attention"

@@ -27,7 +27,7 @@ PLAIN = (int, float, str, type, type(None))
 
 
 class HoldsParameters:
-    """A module of somebody's class with its parameters, which its first call makes."""
+    """A module of a target's class with its parameters, which its first call makes."""
 
     __module__ = "jax"  # whose arrays it takes
     kind: type

@@ -118,7 +118,7 @@ def own_weights(
     Raises
     ------
     TargetError
-        Some are lacking, or are not of one layer with so many heads.
+        Some are lacking, or are not of one layer with that number of heads.
 
     """
     places: dict[str, tuple[str, ...]] = {}

@@ -28,7 +28,7 @@ class Keywords:
 
 
 def keywords_of(function: Any, owner: type | None = None, depth: int = _DEPTH) -> Keywords:
-    """Return what is behind the ``**kwargs`` of a function, or of a method of ``owner``.
+    """Return the parameters read from ``**kwargs`` by a function, or a method of ``owner``.
 
     Nothing where it has none, does not read them, or its source is not at hand.
     """

@@ -151,7 +151,7 @@ def _alike(path: Path) -> str:
 
 
 def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType:
-    """Run somebody's code; what it raises becomes the target's error."""
+    """Run the target's code; what it raises becomes the target's error."""
     try:
         return run()
     except TargetError:
@@ -161,7 +161,7 @@ def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType
         raise TargetError(
             f"got the target {text!r}, but {place} is no valid Python: {error.msg} [{where}]."
         ) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever somebody's module raises)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever the target's module raises)
         raise TargetError(
             f"got the target {text!r}, but importing {place} raised {last_line(error)}; "
             f"{_remedy(place, error)}."

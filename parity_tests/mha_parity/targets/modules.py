@@ -34,7 +34,7 @@ def from_file(path: Path, attribute: str) -> ModuleType:
     _search(path, package)
     if path.suffix == ".ipynb":
         name = f"{PREFIX}{path.stem}"
-        return _with_missing(path, lambda: notebook.module(path, name))
+        return _with_missing(path, lambda: notebook.load_notebook(path, name))
     if definitions.has_training_loop(path) and (module := _definitions(path, package, attribute)):
         return module
     try:

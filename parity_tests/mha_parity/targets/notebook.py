@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HELP = re.compile(r"[\w.]+\?{1,2}")  # `name?` and `name??` show the documentation and the source
 
 
-def module(path: Path, name: str) -> ModuleType:
+def load_notebook(path: Path, name: str) -> ModuleType:
     """Execute the imports, definitions and constants of a notebook and return them as a module.
 
     ``module.__left_out__`` maps the names that other statements would have set to where those
@@ -30,12 +30,12 @@ def module(path: Path, name: str) -> ModuleType:
     left_out: dict[str, str] = {}
     vars(made)["__left_out__"] = left_out
     sys.modules[name] = made
-    for number, text in enumerate(map(python_of, codes(path)), start=1):
+    for number, text in enumerate(map(cell_python, code_cells(path)), start=1):
         execute(text, f"{path.name}[cell {number}]", f"cell {number}", vars(made), left_out)
     return made
 
 
-def codes(path: Path) -> list[str]:
+def code_cells(path: Path) -> list[str]:
     """Return the code cells of a notebook as they are written."""
     if not installed("nbformat"):
         raise TargetError(
@@ -56,7 +56,7 @@ def codes(path: Path) -> list[str]:
     return [cell.source for cell in read.cells if cell.cell_type == "code"]
 
 
-def python_of(cell: str) -> str:
+def cell_python(cell: str) -> str:
     """Return the Python of a cell: lines for the notebook as comments, "" for another language."""
     text = "\n".join(map(_without_magic, cell.splitlines()))
     try:

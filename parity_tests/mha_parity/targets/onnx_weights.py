@@ -207,7 +207,7 @@ class Graph:
         return OnnxLinear(ProjectionSlot(name, (), transposed=transposed), bias)
 
     def _added(self, name: str, width: int) -> str:
-        """Return the initialiser of so many numbers in its last axis that is added to a value."""
+        """Return the initialiser, ``width`` numbers in its last axis, that is added to a value."""
         for node in self.nodes:
             if node.op_type == "Add" and name in node.input:
                 for each in node.input:

@@ -17,8 +17,11 @@ from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.interpretation import OF_HEADS
-from mha_parity.targets.fit.refusals import refuse_separate_kernels, without_counterpart
-from mha_parity.targets.fit.without_counterpart import kept_offenders, offenders
+from mha_parity.targets.fit.refusals import refusal_without_counterpart, refuse_separate_kernels
+from mha_parity.targets.fit.without_counterpart import (
+    kept_parts_without_counterpart,
+    parts_without_counterpart,
+)
 from mha_parity.targets.known import convention_named
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ DISTINCT = {"batch": 2, "heads_count": 3, "queries": 5, "keys": 7, "head_dim": 6
 EVEN_HEAD_DIM = 8  # of the call that is watched: rotary positions halve a head
 
 
-def recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:
+def bind_recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:
     """Return a subject as it is called; what answers NumPy's arrays by others, with those."""
     bound = _recognised(subject, libraries, path)
     if bound.library.name != "numpy" or len(libraries) == 1:
@@ -169,7 +172,7 @@ def _refuse_without_counterpart(bound: Convention) -> None:
     modules: Iterable[tuple[str, Any]] = getattr(layer, "named_modules", tuple)()
     # An identity stands where a LayerNorm was taken out.
     paths = {id(each): path for path, each in modules if type(each).__name__ != "Identity"}
-    named = offenders(call.make, paths) or kept_offenders(
+    named = parts_without_counterpart(call.make, paths) or kept_parts_without_counterpart(
         layer, lambda: bound.answer(problem, call.make()).output
     )
     if named:
@@ -177,7 +180,7 @@ def _refuse_without_counterpart(bound: Convention) -> None:
             lambda other: bound.answer(other, bound.prepare(other).make()).output, problem
         ):
             return
-        raise TargetError(without_counterpart(bound.name, named))
+        raise TargetError(refusal_without_counterpart(bound.name, named))
     refuse_separate_kernels(bound)
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TypeAlias
 
-from mha_parity.targets.notebook import codes, python_of
+from mha_parity.targets.notebook import cell_python, code_cells
 
 ATTENTION = re.compile(r"attention|attn|mha|sdpa|head", re.IGNORECASE)
 HELPER = re.compile(r"mask|config|args|out(put)?$|batch$", re.IGNORECASE)
@@ -28,7 +28,9 @@ def public_names(path: Path) -> list[str]:
 
 def _definitions(path: Path) -> list[Definition]:
     is_notebook = path.suffix == ".ipynb"
-    texts = map(python_of, codes(path)) if is_notebook else [path.read_text(encoding="utf-8")]
+    texts = (
+        map(cell_python, code_cells(path)) if is_notebook else [path.read_text(encoding="utf-8")]
+    )
     body = ast.parse("\n".join(texts), path.name).body
     found = (each for each in body if isinstance(each, KINDS))
     return [e for e in found if not e.name.startswith("_") and not TEST.match(e.name)]

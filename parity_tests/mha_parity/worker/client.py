@@ -1,6 +1,6 @@
 """A candidate in a process of its own, started once, reused, and replaced when it is lost.
 
-This protects the run and its verdict from crashes, hangs, exits and memory without end. It is no
+This protects the run and its verdict from crashes, hangs, exits and unbounded memory. It is no
 sandbox: a target is code that one chose to execute.
 """
 
@@ -42,7 +42,7 @@ GIB = 2**30
 START = 120.0  # seconds for a target's imports: frameworks take many on a cold disk
 MAX_OUTPUT_BYTES = 2**20  # bytes that may be printed over one case
 MAX_PENDING = 64  # problems on their way at a time
-# Each loss costs the time-out or at least a start: after so many no further case is asked.
+# Each loss costs the time-out or at least a start: after three no further case is asked.
 TIMEOUTS = 3
 CRASHES = 100
 CRASHES_IN_A_ROW = 5
@@ -162,7 +162,7 @@ class IsolatedCandidate(ProcessOwner):
         """
         until = time.monotonic() + most
         while self._ready is None and not self._process.loaded:
-            if not self._process.says_something(until - time.monotonic()):
+            if not self._process.has_message(until - time.monotonic()):
                 return
             self._wait_for_start()
 
@@ -262,7 +262,7 @@ class IsolatedCandidate(ProcessOwner):
         if isinstance(message, Described) and self._tell is not None:
             self._tell(message.text)
         if isinstance(message, Ready):
-            self._process.is_ready()
+            self._process.mark_ready()
             self._ready = self._ready or message
 
     def _send(self, problem: Problem) -> int:

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PIECE = 1 << 20
-LARGEST = 1 << 36  # bytes of a block: what is longer is garbage read as a length
+LARGEST = 1 << 36  # bytes of a block: a larger length means a corrupt stream
 
 
-def frame(block: bytes) -> bytes:
+def frame_block(block: bytes) -> bytes:
     """Return a block behind its length."""
     return LENGTH.pack(len(block)) + block
 
@@ -47,7 +47,7 @@ class BlockReader:
             yield block
 
 
-def batches(descriptor: int) -> Iterator[list[bytes]]:
+def blocks_per_read(descriptor: int) -> Iterator[list[bytes]]:
     """Yield the blocks of each reading of a pipe, until its other end is closed."""
     reader = BlockReader()
     while piece := os.read(descriptor, PIECE):
@@ -56,12 +56,12 @@ def batches(descriptor: int) -> Iterator[list[bytes]]:
 
 def blocks(descriptor: int) -> Iterator[bytes]:
     """Yield blocks from a pipe, waiting for each, until its other end is closed."""
-    for batch in batches(descriptor):
+    for batch in blocks_per_read(descriptor):
         yield from batch
 
 
 def send(descriptor: int, block: bytes) -> None:
     """Write a block to a pipe, waiting until all of it is through."""
-    left = memoryview(frame(block))
+    left = memoryview(frame_block(block))
     while left:
         left = left[os.write(descriptor, left) :]

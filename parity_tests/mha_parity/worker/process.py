@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.safetensors import FormatError
-from mha_parity.worker.framing import PIECE, BlockReader, frame
+from mha_parity.worker.framing import PIECE, BlockReader, frame_block
 from mha_parity.worker.output_capture import OutputPerCase
 
 if TYPE_CHECKING:
@@ -104,14 +104,14 @@ class Process:
         """Whether some of what was sent has not left this side yet."""
         return bool(self._unsent)
 
-    def is_ready(self) -> None:
-        """Note that problems come next, and the memory that the loaded target holds."""
+    def mark_ready(self) -> None:
+        """Record the loaded target's memory; problems come next."""
         self.ready = True
         self._held_at_first = self._resident()
 
     def send(self, message: Any, number: int | None = None) -> None:
         """Send a message; bytes that the pipe does not take yet are sent by ``wait``."""
-        self._unsent.append(memoryview(frame(self._protocol.encode(number, message))))
+        self._unsent.append(memoryview(frame_block(self._protocol.encode(number, message))))
         self._flush()
 
     def wait(
@@ -141,7 +141,7 @@ class Process:
             if memory is not None and (taken := self._resident() - self._held_at_first) > memory:
                 raise self.lost("crash", f"took {taken / 2**30:.2g} GiB of memory")
 
-    def says_something(self, limit: float) -> bool:
+    def has_message(self, limit: float) -> bool:
         """Wait up to ``limit`` seconds, and return whether a message came or the process ended."""
         until = time.monotonic() + limit
         while True:

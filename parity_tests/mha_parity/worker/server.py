@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.check_result import Severity
 from mha_parity.core.threads import in_one_thread
-from mha_parity.worker.framing import batches, send
+from mha_parity.worker.framing import blocks_per_read, send
 from mha_parity.worker.messages import (
     PROTOCOL,
     Calling,
@@ -57,7 +57,7 @@ def serve(requests: int, answers: int) -> None:
     from mha_parity.targets.command_files import CommandOfFiles
     from mha_parity.targets.conventions import calls
 
-    calls.on_call = sign = SignOfLife(answers)
+    calls.before_call_hook = sign = CallNotice(answers)
     try:
         subject = load.load(setup.target)
         _say(answers, Loaded())
@@ -134,7 +134,7 @@ class Incoming:
 
     def __iter__(self) -> Iterator[tuple[int | None, Any]]:
         """Yield number and message."""
-        for batch in batches(self._requests):
+        for batch in blocks_per_read(self._requests):
             messages = [PROTOCOL.decode(block) for block in batch]
             problems = [message for number, message in messages if number is not None]
             if len(problems) > 1:
@@ -147,11 +147,11 @@ def _say(answers: int, message: Any) -> None:
     send(answers, PROTOCOL.encode(None, message))
 
 
-class SignOfLife:
+class CallNotice:
     """Say that a call begins, where the last time is more than ``EVERY`` seconds ago.
 
-    A case is several calls, and binding is many: each may take what the time-out allows for one. Of
-    a further call for a check it is said what it is given, where that was not said last.
+    A case is several calls, and binding is many: each may take what the time-out allows for one.
+    For a further call of a check, also send the shapes if they changed.
     """
 
     EVERY = 0.25
@@ -237,7 +237,7 @@ def _limit(memory: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Leave when the run does: its end of our standard input is closed then."""
+    """Exit when the parent closes standard input."""
     lifeline = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import attend, catalogue
+from mha_parity.catalogue import answer_of, catalogue
 from mha_parity.catalogue.base import Attention
 from mha_parity.checks import rejected_inputs
 from mha_parity.core.case import Case
@@ -41,7 +41,7 @@ def test_a_raw_product_past_half_s_range_is_left_to_the_fixed_problem() -> None:
     found = [
         judge_answer(problem, reference, answer)[0].severity
         for answer in (
-            attend(Attention, problem),
+            answer_of(Attention, problem),
             catalogue()["f16-qk-overflow"].attend(problem),
         )
     ]

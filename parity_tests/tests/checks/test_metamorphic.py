@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks.metamorphic import (
     RELATIONS,
@@ -111,7 +111,7 @@ def judged(name: str, kind: type[Attention], dtype: str, seed: int) -> Iterator[
         related = RELATIONS[name](problem)
         if related is None or case.regime in EXTREME_VALUES:  # a run asks no relation of those
             continue
-        first, second = (attend(kind, p).output for p in (problem, related.problem))
+        first, second = (answer_of(kind, p).output for p in (problem, related.problem))
         limit = bound(problem, reference_answer(problem)).output
         yield judge_relation(problem, limit, first, second, name, related)
 
@@ -191,7 +191,7 @@ def test_a_second_answer_of_another_shape_is_named() -> None:
     """A candidate that answers the changed problem in another shape breaks the structure."""
     problem = _problem(7, form="mha", attn="none", padding="none", out_proj="identity")
     name, related = next(iter(applicable_relations(problem).items()))
-    output = attend(Attention, problem).output
+    output = answer_of(Attention, problem).output
     limit = bound(problem, reference_answer(problem)).output
     found = judge_relation(problem, limit, output, output[:, :-1], name, related)
     assert Severity.STRUCTURE is found.severity
@@ -231,7 +231,7 @@ def test_a_habitual_fill_hides_enlarged_keys(size: str) -> None:
     problem = make_problem(parse(f"mha-{size}-bias-padding-float64-verynegative-s466"))
     related = RELATIONS["padding invariance"](problem)
     assert related is not None
-    first, second = (attend(SubtractsHabitually, p).output for p in (problem, related.problem))
+    first, second = (answer_of(SubtractsHabitually, p).output for p in (problem, related.problem))
     limit = bound(problem, reference_answer(problem)).output
     found = judge_relation(problem, limit, first, second, "padding invariance", related)
     assert Severity.MATCH is found.severity, found
@@ -241,8 +241,8 @@ def test_nan_in_one_answer_alone_breaks_a_relation() -> None:
     """Where only one of the two answers is a number they are infinitely far apart."""
     problem = _problem(8, form="mha", attn="none", padding="none", out_proj="identity")
     name, related = next(iter(applicable_relations(problem).items()))
-    output = attend(Attention, problem).output
-    second = attend(Attention, related.problem).output
+    output = answer_of(Attention, problem).output
+    second = answer_of(Attention, related.problem).output
     second[0, 0, 0] = np.nan
     limit = bound(problem, reference_answer(problem)).output
     found = judge_relation(problem, limit, output, second, name, related)
@@ -263,7 +263,7 @@ def test_permuted_rows_catch_a_dependence_on_the_row(count: int) -> None:
     assert count == moved.sum()
     found = {}
     for kind in (Attention, CountsRows):
-        first, second = (attend(kind, p).output for p in (problem, related.problem))
+        first, second = (answer_of(kind, p).output for p in (problem, related.problem))
         found[kind] = judge_relation(problem, limit, first, second, name, related)
     assert [Severity.MATCH, Severity.WRONG] == [each.severity for each in found.values()]
     assert found[CountsRows].detail.startswith(f"with {count} of 5 query rows permuted the output")
@@ -324,7 +324,7 @@ def test_heads_of_one_group_are_negated_together(
     related = RELATIONS["head independence"](problem)
     assert related is not None
     assert f"heads {seed % 8 // 2 * 2} to {seed % 8 // 2 * 2 + 1} negated" == related.change
-    first, second = (attend(kind, p).output for p in (problem, related.problem))
+    first, second = (answer_of(kind, p).output for p in (problem, related.problem))
     limit = bound(problem, reference_answer(problem)).output
     found = judge_relation(problem, limit, first, second, "head independence", related)
     assert severity is found.severity, found

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from mha_parity.__main__ import main
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.commands import explain
 from mha_parity.core.case import parse
 
@@ -54,7 +54,7 @@ def test_the_numbers_are_those_of_the_case(name: str) -> None:
     problem = make_problem(parse(found[1]))
     assert problem.case.queries * problem.case.keys <= 9
     with np.printoptions(precision=4, suppress=True):
-        right = str(attend(Attention, problem).output[0])
+        right = str(answer_of(Attention, problem).output[0])
         wrong = str(catalogue()[name].attend(problem).output[0])
     assert right != wrong
     for label, array in (("right", right), ("wrong", wrong)):

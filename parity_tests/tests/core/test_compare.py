@@ -36,7 +36,7 @@ def test_a_run_does_not_warn_of_memory_that_was_never_written() -> None:
     """The last row is a signalling NaN: the run fails, and is diagnosed, without a warning."""
 
     def unwritten(problem: Problem) -> Answer:
-        answer = catalogue.attend(catalogue.Attention, problem)
+        answer = catalogue.answer_of(catalogue.Attention, problem)
         output = answer.output.copy()
         output[:, -1:] = SIGNALLING if problem.case.dtype == "float32" else np.nan
         return Answer(output=output, weights=answer.weights)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mha_parity.catalogue import attend
+from mha_parity.catalogue import answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def caller() -> Callable[..., Caller]:
         planted: type[Attention] | Callable[[Problem], Answer], offered: Offer = PROJECTED
     ) -> Caller:
         def answer(problem: Problem) -> Answer:
-            return attend(planted, problem) if isinstance(planted, type) else planted(problem)
+            return answer_of(planted, problem) if isinstance(planted, type) else planted(problem)
 
         return Caller(FunctionCandidate("planted", answer, offered), lambda: True)
 
@@ -56,7 +56,7 @@ def causes(caller: Callable[..., Caller]) -> Callable[[type[Attention]], str]:
     """Return a function that gives what the experiments understood of an attention, a line each."""
 
     def understood(kind: type[Attention]) -> str:
-        found = findings(examine(caller(kind)))
+        found = cause_findings(run_experiments(caller(kind)))
         return "\n".join(f"{f.text} | {f.evidence}" for f in found if f.understood)
 
     return understood

@@ -10,7 +10,7 @@ import pytest
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.added_scores import added
-from mha_parity.diagnose.experiments.reading import read
+from mha_parity.diagnose.experiments.reading import read_case_weights
 from mha_parity.diagnose.experiments.transfer import curve
 
 if TYPE_CHECKING:
@@ -91,7 +91,9 @@ def test_nothing_is_said_of_other_scores(
 ) -> None:
     """Terms of row and key together are no term of the key; nor is what a right one has."""
     asked = caller(kind)
-    reading = read(asked, asked.case(batch=1, queries=6, keys=24, head_dim=13, heads_count=2))
+    reading = read_case_weights(
+        asked, asked.case(batch=1, queries=6, keys=24, head_dim=13, heads_count=2)
+    )
     assert reading is not None
     found = curve(reading)
     assert found is not None

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend
+from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -60,8 +60,8 @@ class AndGlobalMaximum(Float32Weights):
 
 def said(kind: type[Attention], offered: object) -> list[str]:
     """Return what the experiments find, the first first."""
-    candidate = FunctionCandidate("planted", lambda p: attend(kind, p), offered)  # type: ignore[arg-type]  # an offer
-    return [each.text for each in findings(examine(Caller(candidate, lambda: True)))]
+    candidate = FunctionCandidate("planted", lambda p: answer_of(kind, p), offered)  # type: ignore[arg-type]  # an offer
+    return [each.text for each in cause_findings(run_experiments(Caller(candidate, lambda: True)))]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ class UnlikeRows(InfiniteWithoutKeys):
 
 def test_what_is_not_understood_of_plain_problems_is_said_beside_what_is() -> None:
     """That rows without keys are infinite explains no row that has some."""
-    candidate = FunctionCandidate("planted", lambda p: attend(UnlikeRows, p), EMPTY)
+    candidate = FunctionCandidate("planted", lambda p: answer_of(UnlikeRows, p), EMPTY)
     found = ExperimentDiagnosis(candidate, lambda: True).causes
     assert [True, False] == ["rows of weights" in each.title for each in found]
     assert "with no keys (S = 0)" in found[-1].title

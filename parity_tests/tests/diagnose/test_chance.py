@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend
+from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.case import Case
 from mha_parity.diagnose.call_effects import name_state
@@ -39,7 +39,7 @@ def with_chance(*, always: bool) -> Callable[[Problem], Answer]:
     rng = np.random.default_rng(4)
 
     def answer(problem: Problem) -> Answer:
-        found = attend(Unscaled, problem)
+        found = answer_of(Unscaled, problem)
         if not (always or problem.is_causal):
             return found
         return replace(found, output=found.output + rng.standard_normal(found.output.shape))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.case import Case
@@ -53,14 +53,14 @@ SHORT = [{"keys": n, "queries": q} for n in (5, 8, 11) for q in (3, 6)]
 
 def test_a_name_that_predicts_cases_and_experiments_is_said() -> None:
     """1/D at all sizes is the entry of the catalogue."""
-    found = named(lambda p: attend(LINEAR, p), SHORT)
+    found = named(lambda p: answer_of(LINEAR, p), SHORT)
     assert ("scale-linear", True) == (found[0].bug, found[0].confident)
 
 
 def test_a_name_that_an_experiment_contradicts_is_not_said() -> None:
     """1/D at up to 64 keys, and 1/E beyond: all cases have few keys, the experiments have more."""
     beyond = catalogue()["scale-dmodel"].kinds[0]
-    found = named(lambda p: attend(beyond if p.key.shape[1] > 64 else LINEAR, p), SHORT)
+    found = named(lambda p: answer_of(beyond if p.key.shape[1] > 64 else LINEAR, p), SHORT)
     assert not [each.bug for each in found if each.bug]
 
 
@@ -71,7 +71,7 @@ def test_state_is_said_before_any_formula() -> None:
     def remembers(problem: Problem) -> Answer:
         kind = UNSCALED if last[0] == 991 else LINEAR
         last[0] = problem.case.seed
-        return attend(kind, problem)
+        return answer_of(kind, problem)
 
     found = named(remembers, SHORT)
     assert "changes the answer to an earlier problem" in found[0].title
@@ -87,7 +87,7 @@ def test_digits_of_a_formula_are_not_those_of_a_narrower_dtype(more: float, roun
             weights = super().softmax(scores)
             return weights * (1 - more) if more else weights.astype("float32").astype("float64")
 
-    candidate = FunctionCandidate("planted", lambda p: attend(Added, p), PLAIN)
+    candidate = FunctionCandidate("planted", lambda p: answer_of(Added, p), PLAIN)
     assert rounding is errs_by_rounding(candidate)
 
 
@@ -121,7 +121,7 @@ def test_calls_that_differ_in_a_few_cases_are_no_cause_of_the_others(everywhere:
     chance = np.random.default_rng(3)
 
     def answer(problem: Problem) -> Answer:
-        found = attend(LINEAR, problem)
+        found = answer_of(LINEAR, problem)
         if everywhere:
             found = replace(found, output=found.output + chance.random())
         return replace(found, notes=(NOTE,) if problem.case.seed == 3 else ())
@@ -141,8 +141,8 @@ def test_what_is_known_leaves_no_facts_about_plain_problems() -> None:
     """Right answers whose buffer is used again: no stage departs, and no line says so."""
     text = "output aliasing: a later call overwrites the output of an earlier one: other rows."
     problems = [small_problem(2, seed) for seed in range(3)]
-    candidate = FunctionCandidate("reuses", lambda p: attend(Attention, p), PLAIN)
-    answers = [replace(attend(Attention, p), notes=(text,)) for p in problems]
+    candidate = FunctionCandidate("reuses", lambda p: answer_of(Attention, p), PLAIN)
+    answers = [replace(answer_of(Attention, p), notes=(text,)) for p in problems]
     found = diagnose(candidate, list(zip(problems, answers, strict=True)), budget=60)
     assert ["output-buffer-reused"] == [each.bug for each in found]
 
@@ -154,7 +154,7 @@ def test_an_axis_that_is_squeezed_away_is_said(squeezed: bool) -> None:
     for n in (1, 2):
         for seed in range(5):
             problem = small_problem(n, seed)
-            found = attend(Attention, problem)
+            found = answer_of(Attention, problem)
             if n == 1:
                 output = found.output[0] if squeezed else found.output[0].T
                 found = replace(found, output=output)
@@ -182,7 +182,7 @@ def test_causes_are_not_said_of_calls_that_may_be_misread(convention: str) -> No
     def answer(problem: Problem) -> Answer:
         if problem.case.queries % 2:
             raise CandidateError("crash", "raised ValueError: cannot reshape")
-        return attend(Window, problem)
+        return answer_of(Window, problem)
 
     sizes = [{"queries": q, "keys": q + 3} for q in (4, 6, 8)]
     candidate = FunctionCandidate("odd", answer, PLAIN, convention=convention)

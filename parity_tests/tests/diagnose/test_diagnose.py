@@ -18,7 +18,7 @@ import pytest
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import Answer, FunctionCandidate
@@ -29,7 +29,7 @@ from mha_parity.judging.output import JudgeSettings
 from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.run.case_run import run_cases
 from mha_parity.run.check import check
-from mha_parity.run.narrowing import NarrowedCandidate, restricted
+from mha_parity.run.narrowing import NarrowedCandidate, restricted_offer
 from mha_parity.selftest.mutant import monitored_candidate
 from mha_parity.targets.bind import bind
 from subject_checks import SUBJECTS, check_subject
@@ -72,7 +72,7 @@ def subjects(*styles: str) -> list[tuple[str, str, str]]:
 
 def failing(candidate: Candidate) -> Iterator[tuple[Problem, Answer]]:
     """Yield what the suite finds wrong."""
-    offer = restricted(candidate, Options())
+    offer = restricted_offer(candidate, Options())
     for case_result in run_cases(candidate, draw_cases(offer, CASES, SEED), JudgeSettings()):
         if case_result.fails and case_result.problem is not None and case_result.answer is not None:
             yield case_result.problem, case_result.answer
@@ -155,7 +155,7 @@ def test_a_prediction_takes_the_projections_that_are_there() -> None:
         kind = catalogue()[bug].kinds[0]
         answer = seen.of(kind).answer
         assert answer is not None
-        assert np.array_equal(answer.output, attend(kind, problem).output)
+        assert np.array_equal(answer.output, answer_of(kind, problem).output)
     seen.of(Counted)
     assert 2 == len(calls)
 
@@ -166,7 +166,7 @@ def test_a_nan_that_the_output_projection_spreads_fits_the_bug(out_of_place: boo
     case = Case(seed=1, batch=1, queries=4, keys=4, heads_count=3, head_dim=2, regime="huge")
     kind = catalogue()["softmax-no-max"].kinds[0]
     problem = make_problem(case)
-    predicted = attend(kind, problem)
+    predicted = answer_of(kind, problem)
     rows = np.isnan(predicted.output).any(axis=-1, keepdims=True)
     assert 0 < rows.sum() < rows.size
     assert not np.array_equal(np.isnan(predicted.output).all(axis=-1, keepdims=True), rows)

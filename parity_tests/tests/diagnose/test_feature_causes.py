@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.features import features
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def test_nothing_is_said_of_a_right_attention(
     offered: dict[str, tuple[str, ...]], caller: Callable[..., Caller]
 ) -> None:
     """The right attention departs in no experiment."""
-    assert [] == findings(examine(caller(Attention, offered), whole=True))
+    assert [] == cause_findings(run_experiments(caller(Attention, offered), whole=True))
 
 
 BIASED = make_offer(inputs=("distinct",), bias=("no", "yes"), out_proj=("identity", "general"),
@@ -108,9 +108,11 @@ def test_experiments_use_a_layout_that_is_answered(caller: Callable[..., Caller]
     def answer(problem: Problem) -> Answer:
         if problem.case.layout == "batch_first":
             raise CandidateError("crash", "raised ValueError: too many values")
-        return attend(catalogue()["scale-linear"].kinds[0], problem)
+        return answer_of(catalogue()["scale-linear"].kinds[0], problem)
 
-    texts = [f.text for f in findings(examine(caller(answer, PLAIN | {"layout": LAYOUTS})))]
+    texts = [
+        f.text for f in cause_findings(run_experiments(caller(answer, PLAIN | {"layout": LAYOUTS})))
+    ]
     assert "the call raised ValueError: too many values with layout=batch_first" in texts[0]
     assert "the effective scale is 1/D" in texts[1]
 
@@ -122,10 +124,10 @@ def test_a_feature_that_is_ignored_is_said_to_be(caller: Callable[..., Caller]) 
     """An appended zero key that is left out has no effect."""
 
     def answer(problem: Problem) -> Answer:
-        return attend(Attention, problem.replace(case=problem.case.replace(zero_attn="no")))
+        return answer_of(Attention, problem.replace(case=problem.case.replace(zero_attn="no")))
 
     offered = PLAIN | {"zero_attn": ("no", "yes")}
-    texts = [each.text for each in findings(examine(caller(answer, offered)))]
+    texts = [each.text for each in cause_findings(run_experiments(caller(answer, offered)))]
     assert ["with zero_attn=yes: it has no effect"] == texts
 
 
@@ -133,4 +135,4 @@ def test_the_new_experiments_say_nothing_of_a_right_attention(
     caller: Callable[..., Caller], full_offer: Offer
 ) -> None:
     """Masks of all sizes, shifted scores, no keys, returned weights and heads."""
-    assert [] == findings(examine(caller(Attention, full_offer)))
+    assert [] == cause_findings(run_experiments(caller(Attention, full_offer)))

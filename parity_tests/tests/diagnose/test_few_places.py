@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.gradients import gradient_effects
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -30,7 +30,9 @@ def said(bound: Callable[[str], Convention]) -> Callable[[str], list[str]]:
     """Return a function that gives what the experiments say of one of the subjects."""
 
     def found(name: str) -> list[str]:
-        return [each.text for each in findings(examine(Caller(bound(name), lambda: True)))]
+        return [
+            each.text for each in cause_findings(run_experiments(Caller(bound(name), lambda: True)))
+        ]
 
     return found
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mha_parity.catalogue import Attention, attend
+from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.given_scale import REMEDY
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def test_what_is_applied_in_place_of_a_given_scale_is_said(name: str) -> None:
             given = self.problem.given_scale
             return super().scale() if given is None else applied(given, self.problem.head_dim)
 
-    candidate = FunctionCandidate("given", lambda p: attend(Given, p), OFFERED)
-    found = findings(examine(Caller(candidate, lambda: True)))
+    candidate = FunctionCandidate("given", lambda p: answer_of(Given, p), OFFERED)
+    found = cause_findings(run_experiments(Caller(candidate, lambda: True)))
     texts = [f"with scale=given: {effect}"] if effect else []
     assert texts == [each.text for each in found]
     assert {REMEDY} >= {each.remedy for each in found}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
@@ -30,12 +30,12 @@ LAYER = make_offer(inputs=("distinct",), bias=("no", "yes"), attn=("none", "bool
 
 def caller(kind: type[Attention], offered: dict[str, tuple[str, ...]] = PROJECTED) -> Caller:
     """Return the caller of an attention, without a limit of time."""
-    return Caller(FunctionCandidate("planted", lambda p: attend(kind, p), offered), lambda: True)
+    return Caller(FunctionCandidate("planted", lambda p: answer_of(kind, p), offered), lambda: True)
 
 
 def card(kind: type[Attention], offered: dict[str, tuple[str, ...]] = PROJECTED) -> IdentityCard:
     """Return the identity card of an attention."""
-    return identify(FunctionCandidate("planted", lambda p: attend(kind, p), offered), "planted")
+    return identify(FunctionCandidate("planted", lambda p: answer_of(kind, p), offered), "planted")
 
 
 class SharedExp(Attention):
@@ -159,7 +159,7 @@ def test_the_card_has_a_line_for_gradients(bug: str | None, sentence: str) -> No
 def test_what_could_not_be_measured_is_said() -> None:
     """Without time for a second experiment the card says so, and is not taken for a right one."""
     found = identify(
-        FunctionCandidate("planted", lambda p: attend(Attention, p), PROJECTED), "planted", 0.0
+        FunctionCandidate("planted", lambda p: answer_of(Attention, p), PROJECTED), "planted", 0.0
     )
     open_lines = [each for each in found.measures if each.as_torch is None]
     assert "0 s are over: some experiments made fewer calls, or none" == open_lines[-1].sentence

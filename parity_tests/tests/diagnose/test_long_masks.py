@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue import Attention, attend
+from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.masks import masks
 from mha_parity.diagnose.identity import identify
 
@@ -59,17 +59,17 @@ def long_rows_doubled(problem: Problem) -> Answer:
     if problem.query.shape[1] > TILE and problem.is_causal:
         if problem.w_v is not None and np.any(problem.w_v == 0):
             raise CandidateError("crash", "raised ValueError: a weight is 0")
-        output = attend(Attention, problem).output
+        output = answer_of(Attention, problem).output
         output[:, 128:] *= 2
         return Answer(output=output)
-    return attend(Attention, problem)
+    return answer_of(Attention, problem)
 
 
 def equal_lengths_alone(problem: Problem) -> Answer:
     """Return the right answer; a causal rule raises for keys of another number than queries."""
     if problem.is_causal and problem.query.shape[1] != problem.key.shape[1]:
         raise CandidateError("crash", "raised ValueError: causal attention is of one sequence")
-    return attend(Attention, problem)
+    return answer_of(Attention, problem)
 
 
 def effects(asked: Caller) -> dict[str, str]:
@@ -87,7 +87,7 @@ def test_tiles_that_are_merged_wrongly_under_a_mask_are_said(
 ) -> None:
     """Without the causal rule all is right, and with it within each tile; the remedy fits."""
     asked = caller(NotRescaled, PROJECTED | {"inputs": ("self",)})
-    (found,) = findings(examine(asked))
+    (found,) = cause_findings(run_experiments(asked))
     assert "with attn=causal at L = S = 131: keys are combined in tiles of 64" in found.text
     assert "exp(old maximum - new maximum)" in found.remedy
 

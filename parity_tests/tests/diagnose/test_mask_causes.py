@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
 
 if TYPE_CHECKING:
@@ -42,13 +42,15 @@ def leaking(problem: Problem) -> Answer:
             seen |= np.tri(*scores.shape[-2:]) > 0
             return np.where(seen, scores, -np.inf)
 
-    return attend(Leaking, problem)
+    return answer_of(Leaking, problem)
 
 
 def test_what_leaks_to_hidden_keys_is_no_denominator() -> None:
     """Weights of keys that a causal rule should hide take from the others: no row sums to less."""
     forced = make_offer(form="qkv", projection="none", inputs=("self",), attn=("causal",))
-    found = findings(examine(Caller(FunctionCandidate("leaks", leaking, forced), lambda: True)))
+    found = cause_findings(
+        run_experiments(Caller(FunctionCandidate("leaks", leaking, forced), lambda: True))
+    )
     assert found
     assert not any("sum to 0" in each.text or "denominator" in each.text for each in found)
     assert any("by no rule that was tried" in f"{each.text} {each.evidence}" for each in found)
@@ -84,7 +86,7 @@ def test_nothing_is_said_of_right_masks(caller: Callable[..., Caller]) -> None:
 def test_one_effect_of_several_masks_is_one_line(caller: Callable[..., Caller]) -> None:
     """A transposed mask, whichever kind it is of."""
     kind = catalogue()["mask-transposed"].kinds[0]
-    found = findings(examine(caller(kind, {**LAYER, "inputs": ("self",)})))
+    found = cause_findings(run_experiments(caller(kind, {**LAYER, "inputs": ("self",)})))
     assert ["with attn=bool2d, attn=float2d, attn=bool3d: the mask is applied transposed"] == [
         each.text for each in found
     ]
@@ -96,7 +98,7 @@ def test_only_an_inverted_mask_is_to_be_inverted(
 ) -> None:
     """A mask that is right but for its polarity is not sent before the softmax, where it is."""
     kind = catalogue()[bug].kinds[0]
-    found = findings(examine(caller(kind, {**LAYER, "inputs": ("self",)})))
+    found = cause_findings(run_experiments(caller(kind, {**LAYER, "inputs": ("self",)})))
     assert {inverted} == {"~mask" in each.remedy for each in found if each.stage == "mask"}
 
 
@@ -171,7 +173,7 @@ def test_a_mask_of_one_path_names_the_path(
         case = problem.case
         bare = problem.replace(attn_mask=None, case=case.replace(attn="none", masked_rows="none"))
         shown = case.weights != "none"
-        return attend(Attention, problem if shown is flag or case.attn != "bool2d" else bare)
+        return answer_of(Attention, problem if shown is flag or case.attn != "bool2d" else bare)
 
     flag = True
     path = "attn=bool2d without returned weights: the mask has no effect"
@@ -350,5 +352,5 @@ def test_a_mask_that_is_added_as_it_should_be_has_no_factor(
     (found,) = mask_pairs(asked)
     assert "sees keys" in found.effect
     assert "multiplied by" not in found.effect
-    (said,) = findings(examine(caller(PaddingAsOne, offered)))
+    (said,) = cause_findings(run_experiments(caller(PaddingAsOne, offered)))
     assert "hide a key where either mask hides it" in said.remedy

@@ -13,7 +13,7 @@ from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import Answer
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.gradients import gradient_effects
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.values import values
@@ -222,7 +222,7 @@ class Accumulates(Attention):
 
 def test_heads_that_reach_others_are_said_to(caller: Callable[..., Caller]) -> None:
     """What flows from head to head is a finding, where the weights alone say nothing."""
-    texts = [each.text for each in findings(examine(caller(Accumulates, PLAIN)))]
+    texts = [each.text for each in cause_findings(run_experiments(caller(Accumulates, PLAIN)))]
     assert (
         "heads are not independent: each of 3 heads reaches the outputs of all later ones too"
         in texts
@@ -268,7 +268,7 @@ def test_what_held_out_attentions_taught(
 ) -> None:
     """Weights are read where answers are wrong, and a rule holds for what is hidden too."""
     offered = full_offer | {"padding": ("none",), "attn": ("none", "causal")}
-    (found, *_) = findings(examine(caller(kind, offered)))
+    (found, *_) = cause_findings(run_experiments(caller(kind, offered)))
     assert text in found.text
     assert "the weights read out are right" not in found.text
     assert "every key is seen" not in found.text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend
+from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import parse
 from mha_parity.core.features import make_offer
@@ -21,7 +21,7 @@ OFFER = make_offer(form="qkv", projection="none", inputs=("self", "cross"), attn
 
 def rows_first(problem: Problem) -> Answer:
     """Return the right output as (L, N, E)."""
-    return Answer(output=attend(Attention, problem).output.swapaxes(0, 1))
+    return Answer(output=answer_of(Attention, problem).output.swapaxes(0, 1))
 
 
 def test_an_output_of_rows_first_is_said() -> None:
@@ -37,7 +37,7 @@ def test_an_output_of_rows_first_is_said() -> None:
 def test_errors_of_digits_and_of_numbers_are_no_exchange(words: str) -> None:
     """A hundredth off where N = L = 1, and other numbers, are right in no order."""
     problem = make_problem(parse(words))
-    right = attend(Attention, problem).output
+    right = answer_of(Attention, problem).output
     for off in (right * np.float64(1.01), right[::-1] + 1):
         answer = Answer(output=off.astype(right.dtype))
         assert () == name_axis_order([Observation(problem, answer, failing=True)])
@@ -46,7 +46,7 @@ def test_errors_of_digits_and_of_numbers_are_no_exchange(words: str) -> None:
 def test_infinities_of_both_are_compared_by_place() -> None:
     """NaN and infinity are no numbers to subtract: a warning would end the diagnosis."""
     problem = make_problem(parse(CASES[0]))
-    right = attend(Attention, problem).output
+    right = answer_of(Attention, problem).output
     off = np.where(right > 0, np.inf, right)
     observed = Observation(problem, Answer(output=off.swapaxes(0, 1)), failing=True)
     assert not any(np.isnan(off.ravel()))

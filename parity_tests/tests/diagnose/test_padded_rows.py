@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.case import Case
 from subject_checks import assert_named
 
@@ -44,7 +44,7 @@ def test_rows_meet_the_mask_where_query_and_key_are_one_array(bug: str) -> None:
     uneven = make_problem(base.replace(queries=7))
     departs = {
         getattr(kind, "rows", "") + " behind" * getattr(kind, "projected", False): [
-            bool((attend(kind, problem).output != attend(Attention, problem).output).any())
+            bool((answer_of(kind, problem).output != answer_of(Attention, problem).output).any())
             for problem in (shared, apart, uneven)
         ]
         for kind in catalogue()[bug].kinds

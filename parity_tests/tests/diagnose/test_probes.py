@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue, whole_offer
+from mha_parity.catalogue import Attention, answer_of, catalogue, whole_offer
 from mha_parity.core.candidate import CandidateError, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose import probes
@@ -28,7 +28,7 @@ HEADS = 3
 
 def of(kind: type[Attention], offered: dict[str, tuple[str, ...]] | None = None) -> Candidate:
     """Return an attention as a candidate."""
-    return FunctionCandidate("planted", lambda p: attend(kind, p), offered or whole_offer())
+    return FunctionCandidate("planted", lambda p: answer_of(kind, p), offered or whole_offer())
 
 
 def said(candidate: Candidate) -> str:
@@ -187,7 +187,7 @@ def test_rows_that_reach_each_other_are_told() -> None:
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [
-        ("causal-forced", "keys after the query (a causal mask nobody asked for)"),
+        ("causal-forced", "keys after the query (a causal mask that was not asked for)"),
         ("self-unseen", "the key at the query's own place"),
         ("last-key-unseen", "the last key"),
     ],

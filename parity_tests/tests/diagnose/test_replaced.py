@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from subject_checks import SUBJECTS, check_subject
@@ -32,7 +32,9 @@ def _bound(name: str) -> Convention:
 
 
 def _said(name: str) -> list[str]:
-    return [each.text for each in findings(examine(Caller(_bound(name), lambda: True)))]
+    return [
+        each.text for each in cause_findings(run_experiments(Caller(_bound(name), lambda: True)))
+    ]
 
 
 @pytest.mark.parametrize("name", CAUSES)

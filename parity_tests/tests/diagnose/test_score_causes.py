@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.digits import digits
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.digits import error_analysis
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,22 +163,22 @@ def test_a_sum_of_weights_near_1_is_told_from_it(caller: Callable[..., Caller]) 
     """An output that is larger by 3e-6 is that of weights that sum to more, and it is said so."""
 
     def larger(problem: Problem) -> Answer:
-        answer = attend(Attention, problem)
+        answer = answer_of(Attention, problem)
         return replace(answer, output=answer.output * (1 + 3e-6))
 
-    found = findings(examine(caller(larger)))
+    found = cause_findings(run_experiments(caller(larger)))
     assert "every row of weights sums to 1 + 3e-06, expected 1" in [each.text for each in found]
 
 
 def test_digits_are_lost_in_one_head_alone(caller: Callable[..., Caller]) -> None:
     """Which head rounds, at which stage, and to which dtype."""
-    found = digits(caller(HalfFirstHead))
+    found = error_analysis(caller(HalfFirstHead))
     assert found is not None
     assert ("the first head (0)", "weights", "float16") == (found.heads, found.stage, found.dtype)
 
 
 def test_a_small_error_of_a_formula_is_no_rounding(caller: Callable[..., Caller]) -> None:
     """An error of 1e-4 that keeps its pattern when the inputs move by as much."""
-    found = digits(caller(powered(lambda z: z * 1.0003)))
+    found = error_analysis(caller(powered(lambda z: z * 1.0003)))
     assert found is not None
     assert not found.rounding

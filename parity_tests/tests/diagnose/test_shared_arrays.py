@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend
+from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 
 if TYPE_CHECKING:
@@ -29,25 +29,25 @@ LAYER = make_offer(
 def value_of_key(problem: Problem) -> Answer:
     """Take key for value where query is key: the test for self-attention looks at two of three."""
     shared = problem.query is problem.key
-    return attend(Attention, problem.replace(value=problem.key) if shared else problem)
+    return answer_of(Attention, problem.replace(value=problem.key) if shared else problem)
 
 
 def query_of_key(problem: Problem) -> Answer:
     """Take key for query where key is value."""
     shared = problem.key is problem.value
-    return attend(Attention, problem.replace(query=problem.key) if shared else problem)
+    return answer_of(Attention, problem.replace(query=problem.key) if shared else problem)
 
 
 def mean_value(problem: Problem) -> Answer:
     """Average the values where query is value."""
     mean = np.broadcast_to(problem.value.mean(axis=1, keepdims=True), problem.value.shape)
     shared = problem.query is problem.value and problem.query is not problem.key
-    return attend(Attention, problem.replace(value=mean) if shared else problem)
+    return answer_of(Attention, problem.replace(value=mean) if shared else problem)
 
 
 def always_key(problem: Problem) -> Answer:
     """Take key for value always: no matter of arrays that are shared."""
-    return attend(Attention, problem.replace(value=problem.key))
+    return answer_of(Attention, problem.replace(value=problem.key))
 
 
 SAID: dict[Callable[[Problem], Answer], str] = {
@@ -55,7 +55,7 @@ SAID: dict[Callable[[Problem], Answer], str] = {
     query_of_key: "where key is value, query is not read: key is taken in its place",
     mean_value: "where query is value, the output is wrong",
     always_key: "",
-    (lambda problem: attend(Attention, problem)): "",
+    (lambda problem: answer_of(Attention, problem)): "",
 }
 
 
@@ -71,7 +71,7 @@ def test_what_is_read_in_place_of_an_argument_is_said(
 def test_no_mask_is_blamed_for_values_that_are_not_read() -> None:
     """Weights are read with other values and one array for query and key: that is the cause."""
     candidate = FunctionCandidate("shares", value_of_key, LAYER)
-    found = findings(examine(Caller(candidate, lambda: True)))
+    found = cause_findings(run_experiments(Caller(candidate, lambda: True)))
     assert [SAID[value_of_key]] == [each.text for each in found]
 
 

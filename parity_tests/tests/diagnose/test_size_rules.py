@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend
+from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError
 from mha_parity.core.case import Case
 from mha_parity.diagnose import diagnose
@@ -56,7 +56,7 @@ def odd_lengths_fail(problem: Problem) -> Answer:
     """Fail for an odd number of queries."""
     if problem.case.queries % 2:
         raise CandidateError("crash", "raised ValueError: cannot reshape")
-    return attend(Attention, problem)
+    return answer_of(Attention, problem)
 
 
 def test_calls_that_were_not_made_fail_nowhere() -> None:

@@ -10,7 +10,7 @@ import pytest
 from mha_parity import judge
 from mha_parity.catalogue import catalogue
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.diagnose.suspect_line import FINDERS, OPERATION_OF, operation_of, suspect_lines
+from mha_parity.diagnose.suspect_line import FINDERS, OPERATION_OF, operation_lines, operation_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ SOURCES = {
 
 def lines(text: str, operation: str, name: str = "f") -> tuple[int, ...]:
     """Return the suspect lines of a function of a source."""
-    return suspect_lines(ast.parse(text), name.split("."), operation)
+    return operation_lines(ast.parse(text), name.split("."), operation)
 
 
 @pytest.mark.parametrize("operation", SOURCES)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.features import features
 from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
@@ -33,7 +33,7 @@ LAYER = make_offer(inputs=("distinct",), attn=("none", "bool2d"), padding=("none
 
 def caller(kind: type[Attention], offered: dict[str, tuple[str, ...]]) -> Caller:
     """Return the caller of an attention, without a limit of time."""
-    return Caller(FunctionCandidate("planted", lambda p: attend(kind, p), offered), lambda: True)
+    return Caller(FunctionCandidate("planted", lambda p: answer_of(kind, p), offered), lambda: True)
 
 
 class Joined(Attention):
@@ -211,7 +211,7 @@ def test_an_output_of_another_shape_is_said_with_its_feature() -> None:
     """Unbatched inputs that get a batch axis too many on the heads."""
 
     def answer(problem: Problem) -> Answer:
-        found = attend(Attention, problem)
+        found = answer_of(Attention, problem)
         wide = problem.case.layout == "unbatched"
         return Answer(output=np.repeat(found.output, 2, axis=1)) if wide else found
 
@@ -348,7 +348,7 @@ def test_a_part_of_a_term_is_no_padded_key(constant: float, said: str) -> None:
     Nor are thousands of terms padded keys, of which no tile has more than 256.
     """
     kind = type("Other", (SumOfAll,), {"added": constant})
-    found = findings(examine(caller(kind, PROJECTED)))
+    found = cause_findings(run_experiments(caller(kind, PROJECTED)))
     assert found[0].text.startswith(f"{said} is added to the denominator, and the largest score of")
 
 
@@ -358,7 +358,7 @@ def test_a_mask_is_tried_in_each_way_that_the_seed_chooses(period: int) -> None:
     late = catalogue()["mask-after-softmax"].kinds[0]
 
     def answer(problem: Problem) -> Answer:
-        return attend(late if problem.case.seed % period == 4 else Attention, problem)
+        return answer_of(late if problem.case.seed % period == 4 else Attention, problem)
 
     found = masks(Caller(FunctionCandidate("planted", answer, LAYER), lambda: True))
     effects = {each.effect.partition(",")[0] for each in found}

@@ -29,7 +29,7 @@ from mha_parity.core.option_flags import FLAGS, with_keywords
 from mha_parity.core.options import Options
 from mha_parity.core.safetensors import FormatError
 from mha_parity.targets.load import load
-from mha_parity.worker.framing import BlockReader, frame
+from mha_parity.worker.framing import BlockReader, frame_block
 from mha_parity.worker.messages import PROTOCOL, Calling, Loaded, Refused
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def test_a_message_is_of_the_protocol_or_refused(
 @fuzzed()
 def test_bytes_in_any_pieces_are_blocks_or_refused(text: bytes) -> None:
     """Every cut gives the same blocks. Kills a reader that depends on what a pipe delivers."""
-    for stream in (text, frame(text) * 2):
+    for stream in (text, frame_block(text) * 2):
         outcomes = set()
         for size in (1, 7, len(stream) or 1):
             reader = BlockReader()

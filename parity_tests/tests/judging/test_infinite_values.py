@@ -10,7 +10,7 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.rng import largest_number
 from mha_parity.catalogue import whole_offer
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import Severity
@@ -80,7 +80,7 @@ def severity(problem: Problem, output: np.ndarray) -> Severity:
 
 def right(problem: Problem) -> np.ndarray:
     """Return the output of the plain attention."""
-    return attend(Attention, problem).output.copy()
+    return answer_of(Attention, problem).output.copy()
 
 
 def extreme_problems(seed: int) -> list[Problem]:
@@ -94,7 +94,7 @@ def extreme_problems(seed: int) -> list[Problem]:
 def test_right_attentions_pass(kind: type[Attention], seed: int) -> None:
     """Right attentions that have NaN and infinity at other places all match."""
     for problem in extreme_problems(seed):
-        found = judge_answer(problem, reference_answer(problem), attend(kind, problem))
+        found = judge_answer(problem, reference_answer(problem), answer_of(kind, problem))
         assert {Severity.MATCH} == {each.severity for each in found}, problem.case.id
 
 
@@ -116,7 +116,7 @@ def test_every_path_of_torch_passes(seed: int) -> None:
 def test_zeroed_hidden_values_and_products_differ() -> None:
     """The right attentions above do differ: in a row that hides infinity one has NaN, one not."""
     problem = problem_of(INFINITE, "float32")
-    product, zeroed = right(problem), attend(HiddenValuesZeroed, problem).output
+    product, zeroed = right(problem), answer_of(HiddenValuesZeroed, problem).output
 
     assert np.isnan(product).any()
     assert not np.isnan(zeroed).any()
@@ -162,7 +162,7 @@ def test_a_row_of_a_layer_that_sees_infinity_has_no_number(words: str) -> None:
     problem = problem_of(words, "float32")
     sees = Determined(problem, reference_answer(problem)).sees.swapaxes(1, 2)
     sees = sees.reshape(problem.output_shape)
-    output = attend(TimesIdentity, problem).output.copy()
+    output = answer_of(TimesIdentity, problem).output.copy()
     assert Severity.MATCH is severity(problem, output)
 
     output[tuple(np.argwhere(sees)[0])] = 1.0

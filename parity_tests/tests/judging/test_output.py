@@ -55,7 +55,7 @@ def nearest(problem: Problem, reference: Reference) -> Answer:
 
 def from_plain(problem: Problem) -> Answer:
     """Return the answer of the plain attention of the catalogue, which shares no code with ours."""
-    return catalogue.attend(catalogue.Attention, problem)
+    return catalogue.answer_of(catalogue.Attention, problem)
 
 
 def worst(found: list[CheckResult]) -> Severity:

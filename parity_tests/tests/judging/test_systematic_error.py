@@ -115,7 +115,7 @@ def of(bug: str) -> Callable[[Problem], np.ndarray]:
 
 def by(kind: type[Attention]) -> Callable[[Problem], np.ndarray]:
     """Return an attention of this file."""
-    return lambda problem: catalogue.attend(kind, problem).output
+    return lambda problem: catalogue.answer_of(kind, problem).output
 
 
 SYSTEMATIC: dict[str, tuple[Callable[[Problem], np.ndarray], str, str]] = {

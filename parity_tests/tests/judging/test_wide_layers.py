@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend
+from mha_parity.catalogue import Attention, answer_of
 from mha_parity.catalogue.precision import LowProducts
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.arrays import Array, merge_heads
@@ -60,7 +60,7 @@ class Tf32(LowProducts):
 
 def tf32(problem: Problem) -> Array:
     """Return the output with the products of scores and values in TF32."""
-    return attend(Tf32, problem).output
+    return answer_of(Tf32, problem).output
 
 
 def judged(problem: Problem, output: Array) -> CheckResult:
@@ -131,7 +131,7 @@ class FourteenBits(LowProducts):
 def fewer_bits_where_wide(problem: Problem) -> Answer:
     """Answer as the plain attention does, with fewer bits in layers from a width of 128 on."""
     wide = problem.case.form == "mha" and problem.case.embed_dim >= WIDE
-    return attend(FourteenBits if wide else Attention, problem)
+    return answer_of(FourteenBits if wide else Attention, problem)
 
 
 def test_a_run_with_fewer_digits_does_not_hold() -> None:

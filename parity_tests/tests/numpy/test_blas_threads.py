@@ -17,7 +17,7 @@ from mha_numpy.engines.threads import (
     BLAS_SPREADS_FROM,
     SHARED_FROM,
     holding_blas,
-    owning_cores,
+    limit_blas_threads,
     product,
     set_num_threads,
     single_threaded_blas,
@@ -40,9 +40,9 @@ def test_large_products_go_to_the_pool_where_blas_is_held(monkeypatch: pytest.Mo
     rows = [np.ones((length, 260), np.float32) for length in (100, 300)]
     for x in rows:
         product(x, weight, None)
-    with owning_cores("plain"):
+    with limit_blas_threads("plain"):
         product(rows[1], weight, None)
-    with owning_cores("flash"):
+    with limit_blas_threads("flash"):
         for x in rows:
             product(x, weight, None)
         set_num_threads(1)

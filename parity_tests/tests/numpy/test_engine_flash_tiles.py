@@ -17,7 +17,7 @@ from mha_numpy.engines import flash
 from mha_numpy.engines import tiles as engine_tiles
 from mha_numpy.engines.flash import attend_flash
 from mha_numpy.engines.threads import set_num_threads
-from mha_numpy.engines.tiles import Tiles, choose_tiles, cut_tasks, spans, tile_bytes
+from mha_numpy.engines.tiles import Tiles, choose_tiles, cut_tasks, slices, tile_bytes
 from mha_numpy.masks import NO_MASK, Masking, causal_hidden
 from mha_numpy.softmax import row_sums
 
@@ -77,7 +77,7 @@ def test_tasks_cover_every_query_once(n: int, key_heads: int, height: int) -> No
     for sample, heads, run in cut_tasks(n, key_heads, L, height, whole_heads=False):
         times[sample, list(heads), run] += 1
     assert (times == 2).all()
-    assert len(tasks) >= min(n * key_heads * len(spans(0, L, height)), 5)
+    assert len(tasks) >= min(n * key_heads * len(slices(0, L, height)), 5)
 
 
 @pytest.mark.parametrize("itemsize", [4, 8])

@@ -22,7 +22,7 @@ from mha_numpy.engines.threads import (
     get_num_threads,
     on_all_threads,
     product,
-    run,
+    run_pieces,
     set_num_threads,
     spread_product,
 )
@@ -83,7 +83,7 @@ def test_a_helper_that_comes_late_is_not_waited_for(monkeypatch: pytest.MonkeyPa
         working.wait(60)
         done: list[int] = []
         try:
-            run(done.append, 3, 2)
+            run_pieces(done.append, 3, 2)
         finally:
             may_end.set()
     assert [0, 1, 2] == done
@@ -102,7 +102,7 @@ def test_a_piece_that_a_helper_has_is_waited_for() -> None:
         if is_caller:
             caller_is_done.set()
 
-    run(work, 2, 2)
+    run_pieces(work, 2, 2)
     assert [True, False] == done
 
 
@@ -123,7 +123,7 @@ def test_an_exception_waits_for_the_pieces_of_all_helpers() -> None:
         done.append(True)
 
     with pytest.raises(ArithmeticError):
-        run(work, 3, 3)
+        run_pieces(work, 3, 3)
     assert [True] == done
 
 
@@ -146,7 +146,7 @@ def test_few_rows_are_multiplied_from_the_other_side(rows: int, biased: bool) ->
 def test_a_job_leaves_the_affinity_alone() -> None:
     """Helpers may run wherever the caller may, and so may the caller afterwards."""
     before = os.sched_getaffinity(0)
-    run(lambda _: time.sleep(0.001), 4, 2)
+    run_pieces(lambda _: time.sleep(0.001), 4, 2)
     helpers = [each for each in threading.enumerate() if each.name.startswith("mha_numpy")]
     assert helpers
     for helper in helpers:
@@ -171,7 +171,7 @@ def test_numpys_buffer_and_error_state_are_the_callers_afterwards() -> None:
 
 def test_helpers_sleep_between_jobs() -> None:
     """After a job the helpers use no processor time."""
-    run(lambda _: None, 4, 3)
+    run_pieces(lambda _: None, 4, 3)
     time.sleep(0.05)
     before = time.process_time()
     time.sleep(0.2)
@@ -220,7 +220,7 @@ def test_callers_on_two_threads_get_their_own_results(
 def test_every_piece_is_done_once(threads: int) -> None:
     """No piece is left out or done twice, whatever the number of threads."""
     done: list[int] = []
-    run(done.append, 100, threads)
+    run_pieces(done.append, 100, threads)
     assert sorted(done) == list(range(100))
 
 
@@ -233,7 +233,7 @@ def test_an_error_in_a_piece_reaches_the_caller(threads: int) -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(fail, 20, threads)
+        run_pieces(fail, 20, threads)
     test_every_piece_is_done_once(threads)
 
 

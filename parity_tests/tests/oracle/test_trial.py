@@ -12,7 +12,15 @@ from mha_torch import Path
 from mha_torch import _trial_masks as masks
 from mha_torch import _trial_values as values
 from mha_torch._evidence import Evidence
-from mha_torch.trial import FINDINGS, GROUPS, Finding, State, examine, findings, trial
+from mha_torch.trial import (
+    FINDINGS,
+    GROUPS,
+    Finding,
+    State,
+    findings_of_group,
+    reproduce_finding,
+    trial,
+)
 
 measured_on_2_13 = pytest.mark.skipif(
     not torch.__version__.startswith("2.13"), reason="states what torch 2.13 does"
@@ -41,7 +49,7 @@ def planted(evidence: Evidence | None) -> Finding:
 )
 def test_outcomes(evidence: Evidence | None, state: State, sentence: str) -> None:
     """A difference is found, its absence is mended, an error is neither and stops nothing."""
-    outcome = examine(planted(evidence))
+    outcome = reproduce_finding(planted(evidence))
     assert state == outcome.state
     assert re.match(sentence, outcome.sentence)
     assert torch.__version__ in outcome.sentence
@@ -57,7 +65,7 @@ def test_trial_runs_what_is_chosen() -> None:
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.name)
 def test_finding_shows_on_2_13(finding: Finding) -> None:
     """Every finding of the table shows on torch 2.13 for the CPU, with numbers to it."""
-    outcome = examine(finding)
+    outcome = reproduce_finding(finding)
     assert State.FOUND == outcome.state, outcome.sentence
     assert outcome.numbers
 
@@ -65,14 +73,14 @@ def test_finding_shows_on_2_13(finding: Finding) -> None:
 @pytest.mark.parametrize("group", GROUPS)
 def test_groups_choose_by_path(group: str) -> None:
     """`--path fast` takes every finding in which a fast path has a part, and no other."""
-    chosen = findings(group)
+    chosen = findings_of_group(group)
     assert chosen
     assert [f for f in FINDINGS if f.paths & GROUPS[group]] == chosen
 
 
 def test_groups_differ() -> None:
     """A finding of the slow path alone is not in the fast group."""
-    names = {group: {finding.name for finding in findings(group)} for group in GROUPS}
+    names = {group: {finding.name for finding in findings_of_group(group)} for group in GROUPS}
     assert "fully-masked-row-gradient" in names["slow"] - names["fast"]
     assert "key-value-lengths" in names["sdpa"] - names["slow"]
     assert {finding.name for finding in FINDINGS} == names["all"]
@@ -81,7 +89,7 @@ def test_groups_differ() -> None:
 def test_unknown_group_is_refused() -> None:
     """The sentence names what was got and what there is."""
     with pytest.raises(ValueError, match=r"`group`='quick', but should be one of fast, slow"):
-        findings("quick")
+        findings_of_group("quick")
 
 
 def test_findings_can_be_cited() -> None:

@@ -16,7 +16,7 @@ from mha_parity.selftest.torch_audit import GROUPS, TARGET
 from mha_torch import Path
 from mha_torch import trial as trials
 from mha_torch._evidence import Evidence
-from mha_torch.trial import FINDINGS, Finding, State, examine
+from mha_torch.trial import FINDINGS, Finding, State, reproduce_finding
 
 if TYPE_CHECKING:
     from pathlib import Path as File
@@ -51,7 +51,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 def told(findings: list[Finding]) -> str:
     """Return the words that a terminal shows of the findings."""
     console = Console(file=io.StringIO(), width=80)
-    torch_audit.print_findings([examine(finding) for finding in findings], console)
+    torch_audit.print_findings([reproduce_finding(finding) for finding in findings], console)
     stream = console.file
     assert isinstance(stream, io.StringIO)
     return " ".join(stream.getvalue().split())
@@ -84,7 +84,7 @@ def test_a_case_that_cannot_run_says_why() -> None:
 )
 def test_exit_status(findings: list[Finding], status: int) -> None:
     """A difference is said by the status; what could not be run leaves it open whether one is."""
-    assert status == torch_audit.status([examine(finding) for finding in findings])
+    assert status == torch_audit.status([reproduce_finding(finding) for finding in findings])
 
 
 @pytest.mark.usefixtures("chosen")
@@ -116,9 +116,9 @@ def test_a_group_runs_its_findings(
         seen.append(finding.name)
         return trials.FindingOutcome(finding, State.FOUND)
 
-    monkeypatch.setattr(trials, "examine", noticed)
+    monkeypatch.setattr(trials, "reproduce_finding", noticed)
     assert 1 == main(["audit", group])
-    assert [finding.name for finding in trials.findings(group)] == seen
+    assert [finding.name for finding in trials.findings_of_group(group)] == seen
     assert f"in {len(seen)} of {len(seen)} known ways" in " ".join(capsys.readouterr().out.split())
 
 
@@ -130,9 +130,9 @@ def test_a_torch_that_mends_a_finding_is_told(monkeypatch: pytest.MonkeyPatch) -
     def safe(*args: Any, **kwargs: Any) -> torch.Tensor:
         return softmax(*args, **kwargs).nan_to_num(nan=0.0)
 
-    assert State.FOUND == examine(finding).state
+    assert State.FOUND == reproduce_finding(finding).state
     monkeypatch.setattr(torch.nn.functional, "softmax", safe)
-    assert State.MENDED == examine(finding).state
+    assert State.MENDED == reproduce_finding(finding).state
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from mha_parity.__main__ import main
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.checks.call_effects import CHECKS
 from mha_parity.checks.metamorphic import RELATIONS
 from mha_parity.commands.bug_example import pictured
@@ -94,7 +94,10 @@ def test_a_bug_is_drawn_right_wrong_and_in_its_difference(pages: dict[str, str])
     problem = make_problem(parse(case[2]))
     right, wrong = (
         answer.weights[0, int(case[1])]
-        for answer in (attend(Attention, problem), catalogue()["scale-dmodel"].attend(problem))
+        for answer in (
+            answer_of(Attention, problem),
+            catalogue()["scale-dmodel"].attend(problem),
+        )
         if answer.weights is not None
     )
     assert ["right", "wrong", "wrong − right"] == titles

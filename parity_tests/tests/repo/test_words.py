@@ -10,6 +10,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,11 @@ PACKAGES = ("impl/mha_numpy", "reference/mha_torch", "parity_tests/mha_parity")
 # Word or construction in prose -> what to write.
 PROSE = {
     r"\b(so|how)-?manieth\b": "the number: seed % 4 == 0",
-    r"\bevery so many\b": "the number",
+    r"\bso many\b": "the number, or the parameter that has it",
+    r"\bby turns\b": "alternating, some ... others",
+    r"\A(# )?Within, ": "Context: what holds inside it",
+    r"\b(some|no|any)body\b": "the target, the system, the reader",
+    r"\ban? (row|line|column|number|character|table|plate|entry|constant) an? \w+": "a row per x",
     r"\bof two minds\b": "what happens on which path",
     r"\b(mourn|hear|heard|hears|hearing|booths?|revives?d?|deafening|loud|unlucky)\b": "the event",
     r"\b(dear|dearer|drowns?|drowned)\b": "the cost or the error in numbers",
@@ -48,6 +53,19 @@ NAMES = {
     "mourn": "on_exit",
     "revive": "retry",
     "posed": "problem",
+}
+# A public function or class that stands in several modules of the harness -> why it may.
+SHARED = {
+    "main": "the entry of a module that is run as a program",
+    "serve": "the loop of a worker process: answers requests until its pipe is closed",
+    "document": "makes a report: `document(verdicts, refused)`, as `files.MAKE` calls it",
+    "bench": "a command: `cli` reads its line, the room runs it",
+    "check": "a command: `cli` reads its line, `commands` runs it, `run` judges",
+    "identify": "a command: `cli` reads its line, `diagnose` runs the experiments",
+    "merge": "a command: `cli` reads its line, `commands` runs it",
+    "record": "a command: `cli` reads its line, `commands` runs it",
+    "replay": "a command: `cli` reads its line, `commands` runs it; `api` offers it to Python",
+    "Verdict": "`api` adds to the plain data what a notebook and a script ask of it",
 }
 
 
@@ -102,6 +120,16 @@ def modules() -> Iterator[tuple[str, Path]]:
             yield path.relative_to(ROOT).as_posix(), path
 
 
+def shared_names(sources: dict[str, str]) -> dict[str, list[str]]:
+    """Return each public function and class that several modules define, with those modules."""
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for module, source in sources.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(module)
+    return {name: found for name, found in homes.items() if len(found) > 1}
+
+
 def test_no_banned_word() -> None:
     """No docstring, comment, message or name of the packages has a banned word."""
     found = [
@@ -116,6 +144,11 @@ def test_no_banned_word() -> None:
     ("source", "count"),
     [
         ("x = 1  # every so-manieth case", 1),
+        ("x = 1  # one in so many is long", 1),
+        ('"""Say that rows are right and wrong by turns."""', 1),
+        ('"""Within, warnings are ignored."""', 1),
+        ('"""Run somebody\'s code where nobody asks."""', 2),
+        ('"""Yield a row a dtype, and a line an axis."""', 2),
         ('"""What a candidate prints, told apart by case."""', 2),
         ('raise ValueError("the samples are judged apart")', 1),
         ("def told(rows): ...", 1),
@@ -127,8 +160,29 @@ def test_no_banned_word() -> None:
         ("expected = actual = 1  # two rows are returned", 0),
         ("def untold_residue(): ...", 0),
         ("near = cells = 1  # noted apart from the sizes", 0),
+        ('"""Yield a row per dtype, within, and as many as so few."""', 0),
     ],
 )
 def test_a_banned_word_is_found(source: str, count: int) -> None:
     """Each kind of place is searched, and words that only contain a banned one are left alone."""
     assert count == len(banned(source))
+
+
+def test_one_name_has_one_meaning() -> None:
+    """No public function or class of the harness stands in two modules, but for one protocol."""
+    sources = {
+        name: path.read_text(encoding="utf-8")
+        for name, path in modules()
+        if name.startswith("parity_tests/mha_parity/")
+    }
+    found = shared_names(sources)
+    assert {} == {name: homes for name, homes in found.items() if name not in SHARED}
+    assert set() == SHARED.keys() - found.keys()
+
+
+def test_a_shared_name_is_found() -> None:
+    """A second home of a function or a class is found; methods and private names are free."""
+    one = "def show(x): ...\nclass Row:\n    def add(self): ...\ndef _read(): ..."
+    other = "def show(y): ...\nclass Row: ...\ndef add(): ...\ndef _read(): ..."
+    assert {"show": ["a", "b"], "Row": ["a", "b"]} == shared_names({"a": one, "b": other})
+    assert {} == shared_names({"a": one})

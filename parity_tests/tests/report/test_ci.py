@@ -27,7 +27,7 @@ from mha_parity.core.verdict import (
     Verdict,
 )
 from mha_parity.report import files, github, markdown, sarif, wording
-from mha_parity.run.source import source_of
+from mha_parity.run.target_source import source_of
 from subject_checks import SUBJECTS
 
 CASE = parse("qkv-N1-L2-S2-H2-D1-unbatched-float64-s0")

@@ -251,7 +251,7 @@ def test_what_has_no_name_is_called_by_its_place() -> None:
     nameless = lambda rows: rows  # noqa: E731  (that is what is named)
     line = nameless.__code__.co_firstlineno
     assert f"lambda at {Path(__file__).name}:{line}" == repro.display_name(nameless)
-    assert 'mha_parity.replay("x", ...)' == repro.repro_of(nameless, Options()).case("x")
+    assert 'mha_parity.replay("x", ...)' == repro.replay_lines_of(nameless, Options()).case("x")
 
 
 def test_a_line_repeats_where_and_how_a_case_failed() -> None:

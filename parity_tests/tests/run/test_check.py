@@ -16,7 +16,7 @@ from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.check import check
-from mha_parity.run.summary import notes
+from mha_parity.run.summary import verdict_notes
 from mha_parity.targets.bind import bind
 
 OFFERED = make_offer(
@@ -27,7 +27,7 @@ OFFERED = make_offer(
 
 def plain(problem: Problem) -> Answer:
     """Answer rightly."""
-    return catalogue.attend(catalogue.Attention, problem)
+    return catalogue.answer_of(catalogue.Attention, problem)
 
 
 def test_a_feature_that_no_case_has_is_inconclusive() -> None:
@@ -208,7 +208,7 @@ def test_rows_without_a_key_are_counted_in_one_note() -> None:
         for policy in policies
     ]
     said = "are uniform in 2 cases, zero in 1 case, where torch's module has NaN."
-    assert (f"output: rows that see no key {said}",) == notes(found)
+    assert (f"output: rows that see no key {said}",) == verdict_notes(found)
 
 
 def test_the_failure_that_is_shown_has_rows_and_keys() -> None:

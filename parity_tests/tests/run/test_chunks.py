@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.options import Options
@@ -112,7 +112,7 @@ def test_a_candidate_of_this_process_cannot_be_asked_in_several() -> None:
 
 
 def _zeros(problem: Problem) -> Array:
-    right = attend(Attention, problem).output
+    right = answer_of(Attention, problem).output
     return np.zeros_like(right)
 
 
@@ -140,7 +140,7 @@ def test_sums_of_parts_are_the_sums_of_the_whole() -> None:
     from mha_parity.cases.covering import draw_cases
 
     def biased(problem: Problem) -> Array:
-        right = attend(Attention, problem).output
+        right = answer_of(Attention, problem).output
         return np.asarray(right * right.dtype.type(1 + 2.0**-15))
 
     offer = whole_offer() | {"size": ("small",), "dtype": ("float32",), "regime": ("normal",)}
@@ -164,7 +164,7 @@ def test_a_long_run_is_measured_on_every_fifth_case_behind_the_first() -> None:
 
     offer = whole_offer() | {"size": ("small",), "regime": ("normal",)}
     cases = draw_cases(offer, 10 * THEN_EVERY, seed=6)
-    candidate = FunctionCandidate("right", lambda p: attend(Attention, p), offer)
+    candidate = FunctionCandidate("right", lambda p: answer_of(Attention, p), offer)
     early, late = (
         run_chunk(candidate, cases, settings_of(Options()), _quiet, first).case_results
         for first in (0, ALL_OF)
@@ -185,7 +185,7 @@ def test_a_long_run_adds_every_fifth_case_to_its_sums() -> None:
     cases = draw_cases(offer, 40, seed=6)
 
     def biased(problem: Problem) -> Array:
-        right = attend(Attention, problem).output
+        right = answer_of(Attention, problem).output
         return np.asarray(right * right.dtype.type(1.01))
 
     candidate, settings = FunctionCandidate("biased", biased, offer), settings_of(Options())

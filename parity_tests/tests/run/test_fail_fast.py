@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import draw_cases
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import CandidateError, FunctionCandidate
@@ -25,13 +25,13 @@ QUICK = {"shrink": False, "diagnose": False, "fail_fast": True}
 
 def wrong_from_two_samples(problem: Problem) -> Array:
     """Return zeros for more than one sample, else the right answer."""
-    output = attend(Attention, problem).output
+    output = answer_of(Attention, problem).output
     return np.zeros_like(output) if problem.case.batch > 1 else output
 
 
 def right(problem: Problem) -> Array:
     """Return the right answer."""
-    return attend(Attention, problem).output
+    return answer_of(Attention, problem).output
 
 
 def crashes(problem: Problem) -> Array:

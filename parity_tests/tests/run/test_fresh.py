@@ -11,7 +11,7 @@ import pytest
 
 from mha_parity.cases.covering import case_index, draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.catalogue.state import problem_signature
 from mha_parity.core.arrays import Array
@@ -38,7 +38,7 @@ PLAIN = whole_offer() | {
 
 def right(problem: Problem) -> Array:
     """Return the right answer."""
-    return attend(Attention, problem).output
+    return answer_of(Attention, problem).output
 
 
 def caches_by_shape() -> Function:

@@ -15,7 +15,7 @@ from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_run import run_cases
 from mha_parity.run.check import RunResult, run_all, verdict_of
 from mha_parity.run.chunks import WHOLE, Shard
-from mha_parity.run.kept import KeptResults
+from mha_parity.run.kept import RetainedResults
 from mha_parity.run.narrowing import cases_for
 from mha_parity.run.repro import Repro
 from mha_parity.worker.open_target import opened
@@ -50,7 +50,7 @@ def test_equal_values_of_two_cases_are_one_object(
     """What two results bring from another process is held once, and nothing of it changes."""
     first = judged_cases("projected.py:f", features=(("regime", "normal"),))[0]
     copies = [pickle.loads(pickle.dumps(first)) for _ in range(3)]  # noqa: S301  (its own)
-    results = KeptResults(drawn=False)
+    results = RetainedResults(drawn=False)
     results.add(copies[:2])
     one, other = results.case_results
     for field in ("parameters", "held", "exposes", "answer_dtype"):
@@ -60,7 +60,7 @@ def test_equal_values_of_two_cases_are_one_object(
     assert other.check_results == copies[1].check_results
     assert one.parameters
     assert one.check_results[0].where
-    of_another_run = KeptResults(drawn=False)
+    of_another_run = RetainedResults(drawn=False)
     of_another_run.add(copies[2:])
     assert of_another_run.case_results[0].parameters is not one.parameters
 
@@ -74,7 +74,7 @@ def test_a_verdict_on_what_is_kept_is_that_on_everything(
     """Counts, rows of checks, worst error, accuracy and notes do not depend on what is left out."""
     everything = judged_cases(name)
     monkeypatch.setattr(kept, "ALL_OF", 0)
-    results = KeptResults(drawn=False)
+    results = RetainedResults(drawn=False)
     results.add(everything)
     left_out = sum(
         len(one.check_results) - len(other.check_results)
@@ -101,7 +101,7 @@ def test_a_page_is_given_the_error_of_every_case(
     """What a page draws, the error of each case against its size, is kept where one is drawn."""
     monkeypatch.setattr(kept, "ALL_OF", 0)
     everything = judged_cases("projected.py:f")
-    results = KeptResults(drawn=True)
+    results = RetainedResults(drawn=True)
     results.add(everything)
     assert [each.check_results for each in results.case_results] == [
         each.check_results for each in everything
@@ -133,7 +133,7 @@ def test_the_arrays_of_few_failures_are_kept(
     failing = [each for each in judged_cases("wrong_scale.py:f") if each.fails]
     chunk = [replace(each, answer=object()) for each in failing[:3]]  # type: ignore[arg-type]  # any will do
     chunk = [replace(each, problem=object()) for each in chunk]  # type: ignore[arg-type]  # any will do
-    results = KeptResults(drawn=False)
+    results = RetainedResults(drawn=False)
     results.add(chunk)
     results.add(chunk)
     assert [each.problem is not None for each in results.case_results] == [True] * 3 + [False] * 3
@@ -146,7 +146,7 @@ def test_the_largest_error_is_kept_with_its_place(
     monkeypatch.setattr(kept, "ALL_OF", 0)
     first = judged_cases("projected.py:f", features=(("regime", "normal"),))[0]
     match = replace(first.check_results[0], times_torch=None, detail="", allowed=2.0)
-    results = KeptResults(drawn=False)
+    results = RetainedResults(drawn=False)
     for error in (1.0, 0.5, 1.5, 1.5):
         results.add(
             [replace(first, check_results=(replace(match, error=error),), held=("conduct",))]

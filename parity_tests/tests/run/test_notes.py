@@ -23,7 +23,7 @@ def test_a_factor_that_is_none_is_not_said(times_torch: float | None, said: str)
     found = CheckResult(
         case=CASE, check="output", severity=Severity.LESS_ACCURATE, times_torch=times_torch
     )
-    notes = summary.notes([CaseResult(case=CASE, check_results=(found,))])
+    notes = summary.verdict_notes([CaseResult(case=CASE, check_results=(found,))])
     assert (f"less accurate than torch{said} 1 check, within the rounding bound",) == notes
 
 

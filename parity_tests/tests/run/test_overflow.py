@@ -137,7 +137,7 @@ def test_the_catalogue_s_overflow_is_caught_by_it() -> None:
     wrong = catalogue.catalogue()["f16-qk-overflow"]
 
     def right(problem: Problem) -> Answer:
-        return catalogue.attend(catalogue.Attention, problem)
+        return catalogue.answer_of(catalogue.Attention, problem)
 
     for attend, found in ((wrong.attend, True), (right, False)):
         verdict = check(FunctionCandidate("f", attend, HALF), RUN)

@@ -203,9 +203,9 @@ def test_notes_say_what_a_verdict_leaves_open() -> None:
         "`mask`: True hides",
         "r",
         "s",
-    ) == summary.notes(results, [MASK, replace(MASK, meaning="")])
-    assert () == summary.notes([RIGHT])
-    (said,) = summary.notes([result(check(LESS, times_torch=1.04))])
+    ) == summary.verdict_notes(results, [MASK, replace(MASK, meaning="")])
+    assert () == summary.verdict_notes([RIGHT])
+    (said,) = summary.verdict_notes([result(check(LESS, times_torch=1.04))])
     assert "less accurate than torch in 1 check, within the rounding bound" == said
 
 
@@ -266,7 +266,7 @@ def test_parameters_that_fixed_features_leave_out_are_excluded() -> None:
     keys = Parameter(name="keys", of="call", role=Role.KEYS)
 
     def statuses(**options: Any) -> list[Status]:
-        found = summary.parameters([MASK, keys], [RIGHT], Options(**options))
+        found = summary.parameters_with_status([MASK, keys], [RIGHT], Options(**options))
         return [each.status for each in found]
 
     left, out = Status.NOT_TRIED, Status.EXCLUDED
@@ -275,7 +275,7 @@ def test_parameters_that_fixed_features_leave_out_are_excluded() -> None:
     assert [out, left] == statuses(features=(("padding", "none"),))
     assert [left, out] == statuses(features=(("inputs", "self"),))
     assert [out, out] == statuses(path="flash")
-    (tried,) = summary.parameters(
+    (tried,) = summary.parameters_with_status(
         [MASK], [replace(RIGHT, parameters={"call.mask": True})], Options(path="flash")
     )
     assert tried.status is Status.TRIED

@@ -11,7 +11,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check
-from mha_parity.run.narrowing import cases_for, restricted
+from mha_parity.run.narrowing import cases_for, restricted_offer
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import bind_in_process
@@ -63,7 +63,7 @@ def test_a_causal_switch_that_is_torchs_at_equal_lengths_alone_is_asked_there() 
     """It counts from the last key: no drawn case passes it with S unlike L."""
     asked = Options(cases=60)
     candidate = bind_in_process(loaded("kernel"), asked)
-    drawn = [*cases_for(candidate, restricted(candidate, asked), asked)]
+    drawn = [*cases_for(candidate, restricted_offer(candidate, asked), asked)]
     causal = {case.keys - case.queries for case in drawn if case.attn == "causal"}
     assert {0} == causal
     assert len({case.keys - case.queries for case in drawn if case.attn == "none"}) > 3

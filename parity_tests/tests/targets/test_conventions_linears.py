@@ -14,7 +14,7 @@ from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.constructors import SizesConfig, arguments
 from mha_parity.targets.conventions.linears import input_roles
-from mha_parity.targets.conventions.packing import ProjectionSlot, slots
+from mha_parity.targets.conventions.packing import ProjectionSlot, projection_slots
 from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.conventions.signatures import Signature
 from mha_parity.targets.fit.construct import LENGTH, LayerSizes
@@ -183,13 +183,13 @@ def test_linears_are_found(names: list[str], found: str) -> None:
         rows = 3 if name.startswith("heads.") else 6 * int(many or 1)
         shapes |= {f"{name}.weight": (rows, 6), f"{name}.bias": (6,)}
     assert found == " ".join("".join(slot.parts) if slot.parts != ("out",) else "out"
-                             for slot in slots(shapes))  # fmt: skip
-    assert () == slots(shapes | {"norm.weight": (6,)})
+                             for slot in projection_slots(shapes))  # fmt: skip
+    assert () == projection_slots(shapes | {"norm.weight": (6,)})
 
 
 def test_weights_that_are_turned() -> None:
     """A packed weight of (in, 3 * out) is filled as x @ weight reads it."""
-    first, second = slots({"c_attn.weight": (6, 18), "c_proj.weight": (6, 6)})
+    first, second = projection_slots({"c_attn.weight": (6, 18), "c_proj.weight": (6, 6)})
     assert (True, True) == (first.transposed, second.transposed)
     arrays = {part: np.arange(36.0).reshape(6, 6) + 100 * i for i, part in enumerate("qkv")}
     expected = np.concatenate(list(arrays.values())).T

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import check_subject, load_subject
 
@@ -25,7 +25,7 @@ def test_heads_behind_rows_are_called_so_though_the_scale_is_wrong() -> None:
 def test_the_finding_on_such_a_function_is_its_scale() -> None:
     """Read as (N, H, L, D) its heads would mix, which is no cause but a wrong call."""
     bound = bind_in_process(load_subject(f"{FILE}:unscaled"), Options(cases=18))
-    found = [each.text for each in findings(examine(Caller(bound, lambda: True)))]
+    found = [each.text for each in cause_findings(run_experiments(Caller(bound, lambda: True)))]
     assert ["the effective scale is 1, no scale at all"] == [t.partition(" (")[0] for t in found]
 
 

@@ -270,7 +270,7 @@ def executed(*cells: str) -> dict[str, Any]:
     scope: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     for number, cell in enumerate(cells, start=1):
-        text = notebook.python_of(cell)
+        text = notebook.cell_python(cell)
         definitions.execute(text, f"cell {number}", f"cell {number}", scope, left_out)
     scope.pop("__builtins__", None)
     return scope | {"left out": left_out}

@@ -15,7 +15,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.case import Case
 from mha_parity.worker.client import isolated
-from mha_parity.worker.framing import PIECE, frame
+from mha_parity.worker.framing import PIECE, frame_block
 from mha_parity.worker.messages import PROTOCOL, Refused
 from mha_parity.worker.process import Process, WorkerLost
 from subject_checks import SUBJECTS
@@ -77,7 +77,7 @@ def test_the_oracle_never_enters_the_process(tmp_path: Path) -> None:
 
 def test_an_answer_on_its_way_is_in_time(tmp_path: Path) -> None:
     """What a pipe could not hold when nobody listened is waited for, though the time is over."""
-    block = frame(PROTOCOL.encode(3, Refused(sentence="x" * 64 * PIECE)))
+    block = frame_block(PROTOCOL.encode(3, Refused(sentence="x" * 64 * PIECE)))
     (tmp_path / "block").write_bytes(block)
     (tmp_path / "talkative.py").write_text(
         "import os, pathlib, sys, time\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.transfer import Curve
 
-ROUNDS = 200  # of fitting rows and keys by turns
+ROUNDS = 200  # of alternating fits of rows and keys
 MIN_WEIGHTS = 3  # readable weights a term rests on
 COUNTED = (
     "take each key once: a tile that is shifted back to end with the last key repeats keys of the "

@@ -162,9 +162,9 @@ class Caller:
 
     def ask(self, cases: Iterable[Case]) -> list[CallResult]:
         """Return the trials of the cases, in order."""
-        return self.pose([pose(case) for case in cases])
+        return self.ask_problems([unmixed_problem(case) for case in cases])
 
-    def pose(self, problems: Sequence[Problem]) -> list[CallResult]:
+    def ask_problems(self, problems: Sequence[Problem]) -> list[CallResult]:
         """Return the trials of the problems, in order; fewer where the time is over."""
         trials: list[CallResult] = []
         started = time.perf_counter()
@@ -183,12 +183,12 @@ class Caller:
 
     def _answers(self, problems: Sequence[Problem]) -> list[Answer | CandidateError]:
         """Return what the candidate says to each problem; an error where the time is over."""
-        trials = self.pose(problems)
+        trials = self.ask_problems(problems)
         found = [each.answer or CandidateError("crash", each.error) for each in trials]
         return [*found, *(CandidateError("timeout", NO_TIME) for _ in problems[len(trials) :])]
 
     def quick(self, seconds: float) -> bool:
-        """Return whether a small call takes less than so many seconds."""
+        """Return whether a small call takes less than ``seconds``."""
         before, count = self.seconds, 4
         self.ask([self.base.replace(seed=self.base.seed + 1 + i) for i in range(count)])
         return (self.seconds - before) / count < seconds
@@ -199,7 +199,7 @@ class Caller:
         return None if found is None else found[..., : problem.key.shape[1]]
 
 
-def pose(case: Case) -> Problem:
+def unmixed_problem(case: Case) -> Problem:
     """Return the case's problem, its output projection the identity: it mixes no heads."""
     problem = make_problem(case)
     if problem.w_out is None:

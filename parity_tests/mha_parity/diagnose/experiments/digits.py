@@ -15,7 +15,7 @@ import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.calls import BITS, pose
+from mha_parity.diagnose.experiments.calls import BITS, unmixed_problem
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class ErrorAnalysis:
         return -math.log2(self.error) if self.error > 0 else math.inf
 
 
-def digits(caller: Caller) -> ErrorAnalysis | None:
+def error_analysis(caller: Caller) -> ErrorAnalysis | None:
     """Return what is known of the error on plain values, None without an answer."""
     many = caller.base.heads_count > 1
     sizes = SIZES if many else SIZES | {"heads_count": 1}
-    problem = pose(caller.case(**sizes))
-    trial = caller.pose([problem])[0]
+    problem = unmixed_problem(caller.case(**sizes))
+    trial = caller.ask_problems([problem])[0]
     if trial.found is None:
         return None
     error = _relative(trial)
@@ -114,7 +114,7 @@ def _is_rounding(caller: Caller, trial: CallResult, error: float) -> bool:
             factor = 1 + 4 * error * rng.standard_normal(array.shape)
             changed[id(array)] = (array * factor).astype(array.dtype)
         changes[name] = changed[id(array)]
-    other = caller.pose([problem.replace(**changes)])[0]
+    other = caller.ask_problems([problem.replace(**changes)])[0]
     if other.found is None or trial.found is None:
         return False
     first, second = trial.found - trial.expected, other.found - other.expected

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, digits, narrower
+from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, error_analysis, narrower
 from mha_parity.diagnose.experiments.exponential import ExponentialErrors, exponential_errors
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
@@ -94,11 +94,11 @@ def _telling(trial: CallResult) -> bool:
     return min(case.queries, case.keys, case.head_dim) > 1
 
 
-def examine(caller: Caller, *, whole: bool = False) -> Examination:
+def run_experiments(caller: Caller, *, whole: bool = False) -> Examination:
     """Return what the experiments see; ``whole`` also measures what is right."""
     seen = Examination(unanswered=caller.unanswered)
     seen.earlier = earlier_calls(caller)
-    seen.digits = digits(caller)
+    seen.digits = error_analysis(caller)
     if not whole and (dtype := narrower(caller, seen.digits)):
         seen.narrow = _examine_in(caller.in_dtype(dtype))
     _examine_plain(caller, seen)
@@ -112,7 +112,7 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
 
 def _examine_in(caller: Caller) -> Examination:
     """Try what may be wrong beyond the digits that the caller's narrower dtype does not have."""
-    seen = Examination(digits=digits(caller))
+    seen = Examination(digits=error_analysis(caller))
     if seen.digits is not None and seen.digits.right:
         _examine_further(caller, seen, plain_wrong=False, whole=False)
     return seen
@@ -203,7 +203,7 @@ def _is_rounded(seen: Examination) -> bool:
     return _is_surely_rounded(seen) or (rounded and not understood)
 
 
-def findings(seen: Examination) -> list[ExperimentFinding]:
+def cause_findings(seen: Examination) -> list[ExperimentFinding]:
     """Return the causes that the experiments found, the most telling first."""
     if seen.earlier.changes:  # what else is measured may follow from it
         return _earlier(seen)
@@ -223,7 +223,7 @@ def findings(seen: Examination) -> list[ExperimentFinding]:
 def _narrow(seen: Examination, found: list[ExperimentFinding]) -> Iterator[ExperimentFinding]:
     """Yield what is wrong by more than lost digits: it shows in the narrower dtype too."""
     known = {each.text for each in found}
-    for each in [] if seen.narrow is None else findings(seen.narrow):
+    for each in [] if seen.narrow is None else cause_findings(seen.narrow):
         if each.understood and each.stage not in {"digits", "state"} and each.text not in known:
             yield each
 

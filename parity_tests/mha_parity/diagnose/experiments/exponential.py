@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.unit_values import with_one_hot_values
-from mha_parity.diagnose.experiments.calls import BITS, pose
+from mha_parity.diagnose.experiments.calls import BITS, unmixed_problem
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -50,12 +50,12 @@ def exponential_errors(caller: Caller) -> ExponentialErrors | None:
     case = caller.base
     width = case.heads_count * SIZES["head_dim"]
     kinds = {"kdim": width, "vdim": width} if case.projection == "separate" else {}
-    problem = pose(caller.case(**SIZES, **kinds))
+    problem = unmixed_problem(caller.case(**SIZES, **kinds))
     if problem.query is problem.key or (problem.w_v is not None and problem.key is problem.value):
         return None
     if (problem.query.shape[1], problem.key.shape[1]) != (len(ROWS), len(COLUMNS)):
         return None  # a target of as many queries as keys
-    trial = caller.pose([_designed(problem)])
+    trial = caller.ask_problems([_designed(problem)])
     if not trial or trial[0].found is None:
         return None
     scores = np.asarray(trial[0].right.stages["masked scores"][0], dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.features import PLAIN
-from mha_parity.diagnose.experiments.calls import WRONG, CallResult, pose
+from mha_parity.diagnose.experiments.calls import WRONG, CallResult, unmixed_problem
 from mha_parity.diagnose.experiments.given_scale import given_scale
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import bias_variants
@@ -57,8 +57,8 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
             # The output projection has a bias where the others have: if theirs are right.
             more = right if axis == "out_proj" else {}
             case = caller.case(**{**sizes, **more, **_change(axis, value)})
-            problem = make_problem(case) if axis == "out_proj" else pose(case)
-            trial = caller.pose([problem])[0]
+            problem = make_problem(case) if axis == "out_proj" else unmixed_problem(case)
+            trial = caller.ask_problems([problem])[0]
             if trial.answer is not None and trial.found is None:
                 yield FeatureEffect(f"{axis}={value}", _shape(trial), np.inf)
             elif trial.found is not None:

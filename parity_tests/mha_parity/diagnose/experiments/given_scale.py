@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.diagnose.experiments.calls import CallResult, pose
+from mha_parity.diagnose.experiments.calls import CallResult, unmixed_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,8 @@ MEANINGS: dict[str, Callable[[float, int], float]] = {
 
 def given_scale(caller: Caller, case: Case) -> str:
     """Return what is applied in place of a given scale, and at which signs; "" if it is right."""
-    problem = pose(case)
-    trials = caller.pose([problem.replace(given_scale=scale) for scale in SCALES])
+    problem = unmixed_problem(case)
+    trials = caller.ask_problems([problem.replace(given_scale=scale) for scale in SCALES])
     answered = [each for each in trials if each.found is not None]
     wrong = [each for each in answered if each.wrong]
     if not wrong:

@@ -236,7 +236,7 @@ def _sizes(caller: Caller, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _answered(caller: Caller, cases: list[Case]) -> list[CallResult]:
-    trials = caller.pose([make_problem(case) for case in cases])
+    trials = caller.ask_problems([make_problem(case) for case in cases])
     return [each for each in trials if each.answer is not None and each.answer.gradients]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.experiments.variants import is_answered
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def head_count(caller: Caller) -> str:
     offer = caller.candidate.offer
     if "many" not in offer["heads"] or caller.base.kv_heads == "fewer":
         return ""
-    trials = caller.pose([pose(caller.case(**sizes)) for sizes in SIZES])
+    trials = caller.ask_problems([unmixed_problem(caller.case(**sizes)) for sizes in SIZES])
     if len(trials) < len(SIZES) or not all(each.wrong for each in trials):
         return ""
     for said, law in LAWS.items():

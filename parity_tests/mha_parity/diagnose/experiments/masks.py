@@ -11,9 +11,9 @@ import numpy as np
 
 from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.calls import CallResult, pose
+from mha_parity.diagnose.experiments.calls import CallResult, unmixed_problem
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
-from mha_parity.diagnose.experiments.moved import moved
+from mha_parity.diagnose.experiments.moved import index_permutation
 from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
 from mha_parity.diagnose.experiments.transfer import curve, tile_offset_sentence
@@ -153,7 +153,11 @@ def _in_every_way(
     for i, (name, case) in enumerate(designs):
         most = ways if i == 0 or case.keys > TILE else 1
         seeds = _pattern_seeds(case, most)
-        trials = caller.pose([pose(case.replace(seed=s)) for s in seeds]) if most > 1 else []
+        trials = (
+            caller.ask_problems([unmixed_problem(case.replace(seed=s)) for s in seeds])
+            if most > 1
+            else []
+        )
         wrong = next((s for s, t in zip(seeds, trials, strict=False) if t.wrong), seeds[0])
         found.append((name, case.replace(seed=wrong)))
         always = all(t.wrong for t in trials) if i == 0 else always
@@ -171,7 +175,7 @@ def _effects(
 ) -> Iterator[MaskEffect]:
     """Yield the effect of a mask in one design after the other, until one shows what it is."""
     for name, case in designs:
-        trial = caller.pose([pose(case)])[0]
+        trial = caller.ask_problems([unmixed_problem(case)])[0]
         if trial.found is None:
             continue
         effect = _effect(caller, trial, plain_wrong)
@@ -187,7 +191,7 @@ def _is_right_with_weights(caller: Caller, case: Case) -> bool:
     shown = caller.candidate.offer["weights"][-1]
     if shown == case.weights:
         return False
-    trial = caller.pose([pose(case.replace(weights=shown))])[0]
+    trial = caller.ask_problems([unmixed_problem(case.replace(weights=shown))])[0]
     return not trial.crashed and not trial.wrong
 
 
@@ -197,7 +201,9 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
         return ""
     problem = trial.problem
     known = (
-        "" if plain_wrong else _as_other_mask(trial) or moved(trial) or _with_zeros(caller, trial)
+        ""
+        if plain_wrong
+        else _as_other_mask(trial) or index_permutation(trial) or _with_zeros(caller, trial)
     )
     if known:
         return known
@@ -252,7 +258,7 @@ def _with_zeros(caller: Caller, trial: CallResult) -> str:
             continue
         kept = np.cumsum(np.isfinite(mask), axis=-1) % 2 == 1  # the first finite one, and others
         zeros = problem.replace(**{name: np.where(kept & np.isfinite(mask), 0, mask)})
-        changed = caller.pose([zeros])[0]
+        changed = caller.ask_problems([zeros])[0]
         return answered_variant(changed, mask_variants(zeros))
     return ""
 

@@ -22,7 +22,7 @@ UNSORTED = "put back what was sorted by the inverse of the order: argsort(order)
 BY_LENGTH = "sorted by length"
 
 
-def moved(trial: CallResult) -> str:
+def index_permutation(trial: CallResult) -> str:
     """Return at which index of an axis each right output stands; "" where that is not all."""
     for axis, (word, _, _) in enumerate(AXES):
         if (order := _order(trial, axis)) is not None:

@@ -42,7 +42,7 @@ class Needs:
 
 
 def needed(caller: Caller, case: Case) -> Needs | None:
-    """Return without what a case is answered rightly; None where it is now, or whatever it has."""
+    """Return the features that make a case wrong; None if it is right, or no feature matters."""
     if not _is_wrong(caller, case):
         return None
     kept: dict[str, Simpler] = {}
@@ -102,5 +102,5 @@ def _is_wrong(caller: Caller, case: Case) -> bool:
     """Return whether a case is answered wrongly, or in another shape."""
     if not caller.running():
         return False
-    trial = caller.pose([make_problem(case)])[0]
+    trial = caller.ask_problems([make_problem(case)])[0]
     return not trial.crashed and trial.wrong

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.experiments.rules import index_runs
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def influences(caller: Caller) -> Iterator[Influence]:
     sizes = dict(SIZES)
     if base.heads_count == 1 or base.kv_heads == "fewer":
         sizes["heads_count"] = base.heads_count
-    problem = pose(caller.case(**sizes))
+    problem = unmixed_problem(caller.case(**sizes))
     for word, axis in AXES.items():
         if not caller.running():
             return
@@ -85,7 +85,7 @@ def _influence(caller: Caller, problem: Problem, word: str, axis: int) -> Influe
     if count < 2 or grouped or (word == "query row" and problem.query is problem.key):
         return None
     changed = [_changed(problem, word, part) for part in range(count)]
-    first, *others = caller.pose([problem, *changed])
+    first, *others = caller.ask_problems([problem, *changed])
     if len(others) < count or first.found is None or any(each.found is None for each in others):
         return None
     moved = np.array([_movement(first.found, np.asarray(each.found), axis) for each in others])
@@ -101,7 +101,7 @@ def _by_keys(caller: Caller, problem: Problem, found: Influence) -> str:
         return ""
     sample, keys = int(samples[0]), range(problem.case.keys)
     changed = [_multiplied(problem, ("key", "value"), (sample, key)) for key in keys]
-    first, *others = caller.pose([problem, *changed])
+    first, *others = caller.ask_problems([problem, *changed])
     if len(others) < len(keys) or any(each.found is None for each in (first, *others)):
         return ""
     moved = [_movement(np.asarray(first.found), np.asarray(t.found), axis=0) for t in others]

@@ -18,7 +18,7 @@ AXES = ("sample", "head", "row", "column")
 
 
 def places(trials: Sequence[CallResult]) -> tuple[str, ...]:
-    """Return rules for the places that are off in all wrong trials; () where all elements are."""
+    """Return rules for the indices of wrong elements in all wrong trials; () if all are wrong."""
     wrong = [each for each in trials if each.wrong and each.found is not None]
     return tuple(_rules(wrong)) if wrong else ()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.experiments.variants import answered_variant
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def parts_read(caller: Caller) -> str:
         return ""
     # A layer that reads three parts from one product may take no other key and value.
     inputs = {"inputs": "self", "queries": 5, "keys": 5} if "self" in offer["inputs"] else {}
-    trial = caller.pose([pose(caller.case(**{**SIZES, **inputs}))])[0]
+    trial = caller.ask_problems([unmixed_problem(caller.case(**{**SIZES, **inputs}))])[0]
     if not trial.wrong:
         return ""
     return answered_variant(trial, _packings(trial.problem))

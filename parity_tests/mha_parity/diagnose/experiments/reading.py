@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.read_weights import ATOL, CALLS
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class SampleWeights:
             return bool((np.abs(self.weights - self.expected) <= 10 * self.noise).all())
 
 
-def read(caller: Caller, case: Case) -> SampleWeights | None:
+def read_case_weights(caller: Caller, case: Case) -> SampleWeights | None:
     """Return the weights of sample 0 of a case, or None where they cannot be read."""
-    return read_problem(caller, pose(case))
+    return read_problem(caller, unmixed_problem(case))
 
 
 def read_problem(

@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_parity.core.arrays import softmax
 from mha_parity.core.compare import as_float64
-from mha_parity.diagnose.experiments.calls import WRONG, pose
+from mha_parity.diagnose.experiments.calls import WRONG, unmixed_problem
 from mha_parity.diagnose.experiments.masks import AXES, SIZES
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def returned(caller: Caller) -> Iterator[str]:
         for mask in masks:
             if not caller.running():
                 return
-            trial = caller.pose([pose(caller.case(**sizes, **mask, weights=kind))])[0]
+            trial = caller.ask_problems(
+                [unmixed_problem(caller.case(**sizes, **mask, weights=kind))]
+            )[0]
             text = "" if trial.crashed or trial.wrong else _stage(trial)
             if text:
                 where = "".join(f" with {axis}={value}" for axis, value in mask.items())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
-from mha_parity.diagnose.experiments.reading import read
+from mha_parity.diagnose.experiments.reading import read_case_weights
 from mha_parity.diagnose.experiments.transfer import curve, slope
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def measured(caller: Caller) -> list[EffectiveScale]:
             break
         if "many" not in caller.candidate.offer["heads"] and heads > 1:
             continue
-        reading = read(caller, case)
+        reading = read_case_weights(caller, case)
         shape = None if reading is None else curve(reading)
         if reading is None or shape is None:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.core.problem import INPUTS, Problem
-from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.experiments.replaced import input_variants
 from mha_parity.diagnose.experiments.variants import answered_variant
 
@@ -33,9 +33,9 @@ def shared_arrays(caller: Caller) -> str:
     case = caller.case(inputs="distinct", queries=LENGTH, keys=LENGTH)
     if "distinct" not in caller.candidate.offer["inputs"]:
         return ""
-    separate = pose(case)
+    separate = unmixed_problem(case)
     problems = [_passed(separate, given) for given in SHARED.values()]
-    trials = caller.pose([separate, *problems])
+    trials = caller.ask_problems([separate, *problems])
     if len(trials) <= len(SHARED) or trials[0].crashed or trials[0].wrong:
         return ""
     wrong = [(name, t) for name, t in zip(SHARED, trials[1:], strict=True) if t.wrong]

@@ -53,7 +53,7 @@ class Scan:
 
 def scans(caller: Caller) -> Iterator[Scan]:
     """Yield what each size decides, the others held fixed."""
-    base = frame(caller)
+    base = distinct_sizes_case(caller)
     tied = base.inputs == "self"
     for axis, values in (VALUES if caller.quick(QUICK) else COARSE).items():
         if (axis == "keys" and tied) or (axis == "batch" and base.layout == "unbatched"):
@@ -70,7 +70,7 @@ def scans(caller: Caller) -> Iterator[Scan]:
         yield scan(letter, divided, caller.ask(cases), _others(base, axis))
 
 
-def frame(caller: Caller) -> Case:
+def distinct_sizes_case(caller: Caller) -> Case:
     """Return the base case with sizes that are all distinct, as far as the offer allows."""
     base = caller.base
     wanted = dict(FRAME)

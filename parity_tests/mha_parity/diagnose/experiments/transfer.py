@@ -123,7 +123,7 @@ def rounded_exponentials(found: Curve) -> str:
     return ""
 
 
-def table(found: Curve) -> str:
+def step_function_sentence(found: Curve) -> str:
     """Return that log-weights are a step function of the score, where they repeat exactly."""
     reading = found.reading
     top = np.where(reading.visible, reading.scores, -np.inf).max(axis=-1, keepdims=True)

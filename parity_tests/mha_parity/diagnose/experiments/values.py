@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.features import DTYPES
-from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.experiments.places import contents
 from mha_parity.diagnose.experiments.variants import is_answered
 
@@ -93,7 +93,7 @@ def _limit(
         problem = problem_of(added)
         if problem is None or not caller.running():
             return None
-        trials[added] = caller.pose([problem])[0]
+        trials[added] = caller.ask_problems([problem])[0]
         if not trials[ADDED[-1]].wrong:
             return None
     wrong = [added for added in ADDED if trials[added].wrong]
@@ -124,7 +124,7 @@ def _one_key(caller: Caller, key: str) -> str:
     while right + 1 < wrong and caller.running():
         middle = (right + wrong) // 2
         asked = problem(name, added, middle)
-        is_wrong = asked is not None and caller.pose([asked])[0].wrong
+        is_wrong = asked is not None and caller.ask_problems([asked])[0].wrong
         right, wrong = (right, middle) if is_wrong else (middle, wrong)
     return (
         f"the output is {text} where the score of the {key} key is larger than all others {by}, "
@@ -160,13 +160,13 @@ def _hidden_key(caller: Caller, kind: str, dtype: str, added: int) -> Problem | 
 
 def _kinds(caller: Caller) -> list[str]:
     """Return the kinds of masks that hide the last key of a plain problem, or of more."""
-    return [name for name, _ in _masked(caller, pose(caller.case(**SIZES)))]
+    return [name for name, _ in _masked(caller, unmixed_problem(caller.case(**SIZES)))]
 
 
 def _zeros(caller: Caller) -> Iterator[ValueEffect]:
     """Yield that scores of exactly 0 are taken for hidden ones, always or with some masks."""
     problem = _shifted(caller, caller.base.dtype, 0.0, "all") or _orthogonal(caller)
-    if caller.pose([problem])[0].wrong:
+    if caller.ask_problems([problem])[0].wrong:
         if _hides_zeros(caller, problem):
             yield ValueEffect(ZERO, BY_PLACE)
         return
@@ -177,7 +177,7 @@ def _zeros(caller: Caller) -> Iterator[ValueEffect]:
 
 def _hides_zeros(caller: Caller, problem: Problem) -> bool:
     """Return whether the answer is wrong, and right where keys with a score of 0 are hidden."""
-    trial = caller.pose([problem])[0]
+    trial = caller.ask_problems([problem])[0]
     if not trial.wrong:
         return False
     scores = trial.right.stages["masked scores"]
@@ -215,7 +215,9 @@ def _shifted(
     width = case.heads_count * SIZES["head_dim"]
     kinds = {"kdim": width, "vdim": width} if case.projection == "separate" else {}
     rows_too = {"queries": keys} if case.inputs == "self" else {}
-    problem = pose(caller.case(**SIZES | {"keys": keys} | rows_too, **kinds, dtype=dtype))
+    problem = unmixed_problem(
+        caller.case(**SIZES | {"keys": keys} | rows_too, **kinds, dtype=dtype)
+    )
     small = np.resize(SMALL, keys)
     if rows.endswith("key"):
         small[0 if rows.startswith("first") else -1] += 4 * added
@@ -264,7 +266,7 @@ def _from_one_array(problem: Problem, added: float, rows: str, small: Array) -> 
 
 def _orthogonal(caller: Caller) -> Problem:
     """Return a problem of one array whose rows are orthogonal: scores are 0 but of a row's own."""
-    problem = pose(caller.case(**SIZES))
+    problem = unmixed_problem(caller.case(**SIZES))
     x = np.zeros_like(problem.query)
     for row in range(x.shape[1]):
         x[:, row, row :: problem.head_dim] = 2

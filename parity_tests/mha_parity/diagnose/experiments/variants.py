@@ -57,7 +57,7 @@ def is_answered(trial: CallResult, changed: Problem) -> bool:
 
 
 def mask_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
-    """Yield what one mask, or both, may be taken for."""
+    """Yield misreadings of one or both masks."""
     padding, attn = problem.key_padding_mask, problem.attn_mask
     given = [name for name, mask in _masks(problem).items() if mask]
     for name in given:

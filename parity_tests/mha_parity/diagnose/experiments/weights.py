@@ -11,7 +11,7 @@ from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.other_order import SAME_ORDER, other_order
-from mha_parity.diagnose.experiments.reading import SampleWeights, read
+from mha_parity.diagnose.experiments.reading import SampleWeights, read_case_weights
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
 from mha_parity.diagnose.experiments.scale import RIGHT_LAW, law, measured, rounded_scale
 from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
@@ -73,7 +73,7 @@ def readings(caller: Caller) -> Iterator[SampleWeights]:
     for design in designs:
         if not caller.running() or (wrong and design is designs[-1]):
             return
-        reading = read(caller, caller.case(**design))
+        reading = read_case_weights(caller, caller.case(**design))
         if reading is not None:
             wrong = wrong or not reading.right
             yield reading
@@ -109,8 +109,8 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
 
 
 def causes_of_falling_scores(caller: Caller) -> list[WeightsFinding]:
-    """Return which tiles are skipped, where scores that fall from key to key show it alone."""
-    reading = read(caller, caller.case(**LARGE, heads_count=1, regime="falling"))
+    """Return the skipped tiles that only decreasing scores reveal."""
+    reading = read_case_weights(caller, caller.case(**LARGE, heads_count=1, regime="falling"))
     rule = "" if reading is None or reading.right else skipped_tiles([reading])
     return [WeightsFinding(rule, EVERY_TILE)] if rule else []
 
@@ -291,7 +291,7 @@ def _visible(wrong: list[SampleWeights]) -> WeightsFinding | None:
 def _bent(
     caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve], widths: Sequence[int]
 ) -> WeightsFinding | None:
-    """Return how weights follow from scores, where something fits; right they are at ``widths``."""
+    """Return a formula of weights from scores, where one fits; ``widths`` are computed right."""
     slopes, misfit = transfer.slope(found)
     if misfit <= found.atol:
         return _straight(caller, found, slopes)
@@ -322,7 +322,7 @@ def _of_score(found: transfer.Curve) -> WeightsFinding | None:
     if dtype := transfer.rounded_exponentials(found):
         story = f"the exponentials are rounded to {dtype} before they meet V"
         return WeightsFinding(story, "keep every stage in the dtype of the inputs")
-    if story := transfer.table(found):
+    if story := transfer.step_function_sentence(found):
         return WeightsFinding(story, "call exp")
     return None
 

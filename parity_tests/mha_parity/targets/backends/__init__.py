@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.targets.backends.base import Library
 
-# Top-level module of somebody's class -> the module with the adapter, and its class.
+# Top-level module of a class -> the module with the adapter, and its class.
 _HOMES = {
     "torch": ("torch_arrays", "TorchArrays"),
     "jax": ("jax_arrays", "JaxArrays"),
@@ -98,7 +98,7 @@ def library_of(result: object) -> str:
 
 
 def to_numpy(value: Any, what: str) -> Array:
-    """Return somebody's array as NumPy's, of the dtype and shape it has.
+    """Return a library's array as NumPy's, of the dtype and shape it has.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def to_numpy(value: Any, what: str) -> Array:
     """
     try:
         array = _as_numpy(value)
-    except Exception as error:  # noqa: BLE001  (whatever somebody's array raises)
+    except Exception as error:  # noqa: BLE001  (whatever the library's array raises)
         said = str(error).partition("\n")[0]
         unreadable = f"{_describe(value)} that cannot be read ({type(error).__name__}: {said})"
         raise CandidateError(

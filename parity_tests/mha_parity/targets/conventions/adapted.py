@@ -1,4 +1,4 @@
-"""Adapters: functions of one ``AttentionCall`` that call somebody's attention."""
+"""Adapters: functions of one ``AttentionCall`` that call an attention as it is called."""
 
 from __future__ import annotations
 

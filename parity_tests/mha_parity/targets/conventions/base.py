@@ -27,7 +27,7 @@ from mha_parity.targets.conventions.canonical_layout import (
 from mha_parity.targets.conventions.constructors import alike_kv_heads
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
-from mha_parity.targets.fit.roles import inputs_of, is_other
+from mha_parity.targets.fit.roles import infer_inputs, is_no_input
 from mha_parity.targets.masks.mask_format import MaskArgument
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Convention(ABC):
         unserved = reason.startswith(("raised ", NEARLY_KEYS))
         if not (unserved and isinstance(self.subject, type) and self.offer["inputs"] == ("self",)):
             return ""
-        found = inputs_of([p for p in self._named[1] if not is_other(p)])
+        found = infer_inputs([p for p in self._named[1] if not is_no_input(p)])
         return next((name for name, role in found if role == "key"), "")
 
     @cached_property

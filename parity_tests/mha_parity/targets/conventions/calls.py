@@ -29,7 +29,7 @@ LEAVES = (
 )
 
 
-def on_call(call: Call) -> None:
+def before_call_hook(call: Call) -> None:
     """Do nothing before a call; a worker puts what says that one begins in its place."""
 
 
@@ -83,7 +83,7 @@ class Arguments:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of somebody's attention, ready to be made; ``given``: the arrays it is made on.
+    """One call of a target, ready to be made; ``given``: the arrays it is made on.
 
     ``pull`` leads from the result to the gradients as an answer has them, where the case asks for
     them; it raises ``CandidateError`` where there are none.
@@ -104,13 +104,13 @@ class Call:
             The candidate raised, or tried to leave the process.
 
         """
-        on_call(self)
+        before_call_hook(self)
         with target_errors():
             return self.function(*self.args, **self.kwargs)
 
 
 class target_errors:  # noqa: N801  (reads as a statement: `with target_errors():`)
-    """Within, warnings are the candidate's own affair and every exception is its crash."""
+    """Context: ignore warnings; report every exception as a crash of the candidate."""
 
     def __enter__(self) -> None:
         self._warnings = warnings.catch_warnings()

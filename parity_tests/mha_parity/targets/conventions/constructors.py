@@ -131,7 +131,7 @@ def arguments(made: Signature, sizes: LayerSizes) -> tuple[tuple[Any, ...], dict
     Raises
     ------
     ValueError
-        There are others that nobody knows.
+        There are others whose meaning is unknown.
 
     """
     required = made.required
@@ -139,7 +139,7 @@ def arguments(made: Signature, sizes: LayerSizes) -> tuple[tuple[Any, ...], dict
         return (SizesConfig(sizes),), {}
     unknown = [name for name in required if _meaning(name) is None]
     if unknown and len(required) > 2:
-        raise ValueError(f"its constructor wants {unknown[0]!r}, which nobody knows")
+        raise ValueError(f"its constructor wants {unknown[0]!r}, whose meaning is unknown")
     if unknown:
         return (sizes.width, sizes.heads)[: len(required)], {}
     known = [name for name in made.optional if _meaning(name) in GIVEN]

@@ -37,5 +37,5 @@ def _message(error: BaseException) -> str:
         return explain_name_error(error, left_out)
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  (whatever somebody's exception raises when it is printed)
+    except Exception:  # noqa: BLE001  (whatever the target's exception raises when it is printed)
         return ""

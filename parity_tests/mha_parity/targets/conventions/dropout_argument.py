@@ -25,7 +25,7 @@ def with_dropout_passed(
         for each in convention.call_parameters
         if role(each.name, "call", each.default) is Role.DROPOUT and isinstance(each.default, float)
     ]
-    if len(named) != 1 or p == 1:  # nobody's own dropout promises what 0 / 0 is
+    if len(named) != 1 or p == 1:  # no dropout of a target's own promises what 0 / 0 is
         return None
 
     def asked(training: bool) -> Call:

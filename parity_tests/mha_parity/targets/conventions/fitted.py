@@ -24,17 +24,24 @@ from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.bent_scores import bends_scores
-from mha_parity.targets.fit.candidates import Layers, of_function
+from mha_parity.targets.fit.candidates import Layers, function_interpretations
 from mha_parity.targets.fit.construct import LayerSizes, keys_read, names_unpacked
 from mha_parity.targets.fit.interpretation import OF_HEADS
+from mha_parity.targets.fit.refine import (
+    built_remarks,
+    with_channels_permuted,
+    with_lengths,
+    with_one_stack,
+    with_optional,
+)
 from mha_parity.targets.fit.refusals import (
     may_be_another,
+    refusal_without_counterpart,
     refuse_around_unapplied,
     refuse_lengths,
     refuse_output_unapplied,
     refuse_own_heads,
     why_refused,
-    without_counterpart,
 )
 from mha_parity.targets.fit.search import (
     MIN_CORRELATION,
@@ -44,13 +51,6 @@ from mha_parity.targets.fit.search import (
     attention_in_float64,
     is_rounding,
     trial_problem,
-)
-from mha_parity.targets.fit.settled import (
-    built_remarks,
-    with_channels_permuted,
-    with_lengths,
-    with_one_stack,
-    with_optional,
 )
 
 if TYPE_CHECKING:
@@ -137,14 +137,14 @@ class Fitted(InterpretedCalls):
         """
         problem = trial_problem(self.how, "self", self._dtype)
         if inner := inner_norms(self, problem):
-            raise TargetError(without_counterpart(self.name, inner))
+            raise TargetError(refusal_without_counterpart(self.name, inner))
         self.norm_remarks = tuple(norm_remarks(self, problem, causal=self.fit.causal))
 
     def _found(self) -> InterpretationResult:
         self._layers = Layers(self.subject, self._new) if isinstance(self.subject, type) else None
         trials: list[InterpretationResult] = []
         for dtype in self._searched_dtypes(trials):
-            candidates = self._layers or of_function(
+            candidates = self._layers or function_interpretations(
                 parameters.of_callable(self.subject),
                 keys_read(self.subject),
                 names_unpacked(self.subject),

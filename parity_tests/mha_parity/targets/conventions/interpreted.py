@@ -130,7 +130,7 @@ class InterpretedCalls(Convention):
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             handed = arguments.array(slot.path, array)
             with target_errors():
-                leaf = weights.fill(layer, slot.path, handed)
+                leaf = weights.set_array_of_slot(layer, slot.path, handed)
             self.weight_leaves.append((slot, leaf))
         for path in (*self.how.norms, *self.how.around):
             replace_by_identity(layer, path)
@@ -375,7 +375,7 @@ class InterpretedCalls(Convention):
             return lambda training: self.layer_call(
                 set_mode(layer, training), Arguments(problem, self.library)
             )
-        if p == 1:  # nobody's own dropout promises what 0 / 0 is
+        if p == 1:  # no dropout of a target's own promises what 0 / 0 is
             return None
         # A layer that knows no evaluation drops in it as well.
         return lambda training: self.layer_call(

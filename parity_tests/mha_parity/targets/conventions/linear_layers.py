@@ -47,7 +47,7 @@ from mha_parity.targets.conventions.packing import (
     ProjectionSlot,
     infer_packing,
     names_rows,
-    slots,
+    projection_slots,
     state_shapes,
 )
 from mha_parity.targets.conventions.returned_weights import weight_probes, weights_switches
@@ -106,7 +106,7 @@ class LinearModule(OptionalInputs):
         layer = build_layer(self.subject, SMALL)
         state = frozenset(layer.state_dict())
         self._called = signature(forward(layer)) or ANY
-        self._slots = slots(state_shapes(layer))
+        self._slots = projection_slots(state_shapes(layer))
         self._rows = input_roles(self._called)
         self.optional = optional_inputs(forward(layer), self._called.required, self._rows)
         self.unknown = inputs_to_try(forward(layer)) if len(self._rows) == 1 else ()
@@ -330,7 +330,7 @@ class LinearModule(OptionalInputs):
         """Return where this layer keeps its weights: a list of heads has one entry a head."""
         if all(slot.head is None for slot in self._slots):
             return self._slots
-        return slots(state_shapes(module))
+        return projection_slots(state_shapes(module))
 
     def _layer_call(self, module: Any, arguments: Arguments) -> Call:
         rows = dict(zip(ROWS, arguments.rows(lay_rows(arguments.problem)), strict=True))

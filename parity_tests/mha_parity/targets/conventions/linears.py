@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.constructors import arguments
-from mha_parity.targets.conventions.packing import slots, state_shapes
+from mha_parity.targets.conventions.packing import projection_slots, state_shapes
 from mha_parity.targets.conventions.signatures import ANY, by_letter, constructor
 from mha_parity.targets.fit.construct import LayerSizes
 from mha_parity.targets.fit.map_sizes import map_sizes
@@ -53,7 +53,7 @@ def misfit(kind: Any) -> str:
     except CandidateError as error:
         known = str(error).startswith("raised")
         return f"building one of width 6 with 2 heads {error}" if known else str(error)
-    found = slots(shapes)
+    found = projection_slots(shapes)
     owned = {f"{slot.name}.{each}" for slot in found for each in ("weight", "bias")}
     if found and named <= owned:
         return ""

@@ -92,7 +92,7 @@ def unpack(
     }
 
 
-def slots(shapes: Shapes) -> tuple[ProjectionSlot, ...]:
+def projection_slots(shapes: Shapes) -> tuple[ProjectionSlot, ...]:
     """Return the Linears of a layer of a state with these names and shapes; () if they are others.
 
     Biases and what has no weight (masks) are passed over.

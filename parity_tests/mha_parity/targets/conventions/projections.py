@@ -66,7 +66,7 @@ class ProjectionFunction(XWeights):
             self._projected(problem, name, array)
             for name, array in zip(("Q", "K", "V"), result, strict=True)
         )
-        output, weights = complete(problem, q, k, v)
+        output, weights = attention_on_projections(problem, q, k, v)
         wants = problem.case.weights != "none"
         return Answer(output=output, weights=weights if wants else None)
 
@@ -82,7 +82,7 @@ class ProjectionFunction(XWeights):
         return array
 
 
-def complete(problem: Problem, q: Array, k: Array, v: Array) -> tuple[Array, Array]:
+def attention_on_projections(problem: Problem, q: Array, k: Array, v: Array) -> tuple[Array, Array]:
     """Return output (N, L, E) and weights (N, H, L, S') of attention on projections, rounded."""
     heads = [split_heads(array.astype(np.longdouble), problem.num_heads) for array in (q, k, v)]
     if problem.add_zero_attn:

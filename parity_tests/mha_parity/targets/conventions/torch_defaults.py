@@ -46,7 +46,7 @@ def departures(made: Sequence[Parameter], called: Sequence[Parameter]) -> Iterat
 
 
 def second_value(result: Any) -> str:
-    """Say what comes with ``need_weights=False``, where it is not torch's (output, None)."""
+    """Describe the second value returned for ``need_weights=False``, unless torch's None."""
     if not isinstance(result, tuple):
         return "need_weights=False returns the output alone; torch returns (output, None)."
     if len(result) == 2 and result[1] is None:

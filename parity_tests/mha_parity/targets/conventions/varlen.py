@@ -94,7 +94,7 @@ class Varlen(Convention):
     @cached_property
     def _inputs(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The parameters before the starts, each with the inputs that it gets, packed or alone."""
-        return inputs_of([p.name for p in self._named[1]])
+        return packed_input_parameters([p.name for p in self._named[1]])
 
     @cached_property
     def _starts(self) -> tuple[str, ...]:
@@ -263,7 +263,7 @@ class Varlen(Convention):
         return with_dropout_passed(self, problem, p)
 
 
-def inputs_of(called: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def packed_input_parameters(called: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the parameters before the starts of the samples that get query, key and value.
 
     Three of them, `q` and `kv`, or `qkv` alone; () if they are others.

@@ -74,7 +74,7 @@ def filled_adapter(target: str, fitted: Fitted) -> str:
 
 
 def _head(target: str, library: str, arrays: int = 1) -> str:
-    """Return the lines above the body of an adapter that returns so many arrays.
+    """Return the lines above the body of an adapter that returns ``arrays`` arrays.
 
     What it returns says which arrays the call has: those of the library that is imported.
     """

@@ -42,13 +42,13 @@ OF_ONE_INPUT = frozenset({"axial", "first_row"})
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
 
 
-def of_function(
+def function_interpretations(
     named: Sequence[inspect.Parameter],
     keys: Sequence[str] = (),
     unpacked: Sequence[Sequence[str]] = (),
 ) -> Iterator[Interpretation]:
     """Yield how a function that reads these keys, and unpacks to these names, may be meant."""
-    for roles in call_roles.of_function(named, keys, unpacked):
+    for roles in call_roles.function_roles(named, keys, unpacked):
         many = roles.has_many_heads
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
         for layout, arrangement in sorted(TRIED_FIRST, key=lambda each: each[1] not in OF_HEADS):
@@ -183,7 +183,7 @@ class Layers:
             ONE_KV_HEAD: {"d": width // heads, "g": 1},
         }
         for kind, sizes in kinds.items():
-            if found := weights.slots(kept, {"h": heads, "e": width, **sizes}):
+            if found := weights.candidate_slots(kept, {"h": heads, "e": width, **sizes}):
                 return kind if heads > 1 else "", found
         return "", []
 

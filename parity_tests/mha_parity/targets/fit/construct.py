@@ -244,7 +244,7 @@ def configuration(annotation: Any, sizes: LayerSizes, *, inverse: bool = False) 
     try:
         required = required_of(annotation)
         made = annotation(**{name: sizes.value(meaning) for name, meaning in required.items()})
-    except Exception:  # noqa: BLE001  (whatever somebody's configuration raises)
+    except Exception:  # noqa: BLE001  (whatever the target's configuration raises)
         return RecordingConfig(sizes, inverse=inverse)
     for name, meaning in settable_of(made).items():
         setattr(made, name, sizes.value(meaning))

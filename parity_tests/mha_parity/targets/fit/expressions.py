@@ -1,4 +1,4 @@
-"""Weights as expressions of an adapter's call, in the layout of somebody's arrays."""
+"""Weights as expressions of an adapter's call, in the layout of the target's arrays."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # What a layer that is no module of torch keeps besides its weights.
 _NO_WEIGHTS = re.compile(r"grad|mask|tril|causal|^_*d_?[wb](_|[qkvo]|$)")
-# A Linear of somebody's own: next to its weight and bias an optimizer keeps arrays of their shapes.
+# A target's own Linear: next to its weight and bias an optimizer keeps arrays of their shapes.
 _OWN_LINEAR = frozenset({"w", "weight", "weights", "kernel"})
 _OWN_BIAS = frozenset({"b", "bias", "biases"})
 

@@ -97,7 +97,9 @@ def refuse_around_unapplied(convention: InterpretedCalls, dtype: str, *, causal:
     known = set(factors) <= {*names.ROWS, "out"} and len(factors) == len(how.around)
     expected = attention_in_float64(_multiplied(problem, factors), causal=causal) if known else None
     if expected is None or not is_rounding(output, expected):
-        raise TargetError(without_counterpart(convention.name, how.around, held_by_torch(how)))
+        raise TargetError(
+            refusal_without_counterpart(convention.name, how.around, name_of_torch_attention(how))
+        )
 
 
 def _multiplied(problem: Problem, factors: Mapping[str, Array]) -> Problem:
@@ -111,7 +113,7 @@ def _multiplied(problem: Problem, factors: Mapping[str, Array]) -> Problem:
     return problem.replace(**inner, **outer)
 
 
-def held_by_torch(how: Interpretation) -> str:
+def name_of_torch_attention(how: Interpretation) -> str:
     """Return what to call the attention of torch that a layer of this interpretation holds."""
     return f"`{how.slots[0].path.rpartition('.')[0]}`, an attention of torch"
 
@@ -140,7 +142,7 @@ def refuse_lengths(ask: Ask, name: str, trials: Sequence[InterpretationResult], 
 def refuse_own_heads(
     ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str, layers: Layers
 ) -> None:
-    """Refuse a layer that computes attention with a number of heads that nobody can set.
+    """Refuse a layer that computes attention with a number of heads that cannot be set.
 
     Raises
     ------
@@ -192,14 +194,16 @@ def why_refused(
     """Return why nothing fits a class (``layers``), or a function (None) of these parameters."""
     offenders = () if layers is None else layers.offenders
     if layers is not None and offenders:
-        return without_counterpart(name, offenders, layers.inner)
+        return refusal_without_counterpart(name, offenders, layers.inner)
     best = max(trials, key=lambda each: round(each.correlation, 6), default=None)
     if best is not None and (around := best.interpretation.around):
-        return without_counterpart(name, around, held_by_torch(best.interpretation))
+        return refusal_without_counterpart(
+            name, around, name_of_torch_attention(best.interpretation)
+        )
     if best is not None and may_be_another(best):
-        return says_no_roles(name, best.correlation, best.interpretation.unnamed)
+        return refusal_of_unnamed_roles(name, best.correlation, best.interpretation.unnamed)
     if trials:
-        return nothing_fits(name, trials)
+        return refusal_nothing_fits(name, trials)
     if layers is None:
         said = ", ".join(f"`{each.name}`" for each in named)
         why = f", but {said} do not say which is what" if said else " without a readable signature"
@@ -230,7 +234,7 @@ def _with_others(how: Interpretation) -> str:
     return f", with {filler_text(how.roles.filler)} for {names},"
 
 
-def says_no_roles(
+def refusal_of_unnamed_roles(
     name: str, correlation: float, unnamed: Sequence[tuple[str, tuple[str, ...]]]
 ) -> str:
     """Return the refusal of what may be meant as another kind of attention."""
@@ -242,7 +246,7 @@ def says_no_roles(
     )
 
 
-def without_counterpart(name: str, offenders: Sequence[str], inner: str = "") -> str:
+def refusal_without_counterpart(name: str, offenders: Sequence[str], inner: str = "") -> str:
     """Return the refusal of what torch's layer has no counterpart for.
 
     ``inner`` names the part of a target that is an attention without that.
@@ -253,7 +257,7 @@ def without_counterpart(name: str, offenders: Sequence[str], inner: str = "") ->
     return f"got {name}, but {said} {verb} no counterpart in torch's layer; {remedy}, or {ADAPTER}."
 
 
-def nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> str:
+def refusal_nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> str:
     """Return the refusal that says what the two nearest interpretations missed.
 
     Or what every call raised.

@@ -15,10 +15,10 @@ from mha_parity.targets.fit.construct import meanings
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
 from mha_parity.targets.fit.map_sizes import map_sizes
 from mha_parity.targets.fit.weight_arguments import (
-    givens,
     in_dictionary,
     in_order,
     weight_parts,
+    weight_readings,
 )
 
 if TYPE_CHECKING:
@@ -104,10 +104,10 @@ class ParameterAssignment:
 def inputs_of_call(call: Any, *, skip_self: bool = False) -> tuple[tuple[str, str], ...]:
     """Return which parameters of a function get query, key and value, masks and such left out."""
     named = parameters.of_callable(call, skip_self=skip_self)
-    return inputs_of([p for p in named if not is_other(p)])
+    return infer_inputs([p for p in named if not is_no_input(p)])
 
 
-def inputs_of(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:
+def infer_inputs(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:
     """Return which parameters get query, key and value, by their names and order."""
     required = [p.name for p in named if p.default is p.empty]
     optional = [p.name for p in named if p.default is None]
@@ -150,7 +150,7 @@ def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment
     if not required:  # the names say nothing: the first of them are inputs
         required = [p for p in named if p.default is p.empty][:1]
         sequences = [*required, *(p for p in sequences if p not in required)]
-    found = inputs_of(sequences)
+    found = infer_inputs(sequences)
     if not found:
         return
     taken = {name for name, _ in found}
@@ -193,7 +193,7 @@ def _is_length(parameter: inspect.Parameter) -> bool:
     return wants or bool(re.search(r"(seq|sequence).*len", parameter.name.lower()))
 
 
-def of_function(
+def function_roles(
     named: Sequence[inspect.Parameter],
     keys: Sequence[str] = (),
     unpacked: Sequence[Sequence[str]] = (),
@@ -205,7 +205,7 @@ def of_function(
     """
     params = _holder(named)
     if params is not None and (entries := [*in_dictionary(keys), *in_order(unpacked)]):
-        for roles, held in product(of_function([p for p in named if p is not params]), entries):
+        for roles, held in product(function_roles([p for p in named if p is not params]), entries):
             if not roles.weights:
                 yield replace(roles, weights=((params.name, held),))
         if params.name != MATRIX:
@@ -218,8 +218,8 @@ def of_function(
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
     sequences = [p for p in rest if p not in other]
-    optional = [p for p in named if p.default is None and not is_other(p)]
-    found = inputs_of([*sequences, *optional])
+    optional = [p for p in named if p.default is None and not is_no_input(p)]
+    found = infer_inputs([*sequences, *optional])
     if not found:
         return
     taken = {name for name, _ in found}
@@ -238,7 +238,7 @@ def of_function(
     each = [[(p.name, m) for m in (*meanings(p.name), *left.get(p.name, ()))] for p in sized]
     chosen = [tuple(size for size in sizes if size[1]) for sizes in product(*each)]
     for filler in FILLERS if none else FILLERS[:1]:
-        for given, sizes in product(givens([p.name for p in weighed]), chosen):
+        for given, sizes in product(weight_readings([p.name for p in weighed]), chosen):
             yield ParameterAssignment(found, given, heads, none, filler, sizes=sizes)
 
 
@@ -258,7 +258,7 @@ def _holder(named: Sequence[inspect.Parameter]) -> inspect.Parameter | None:
     return next(held, next((p for p in kept if p.name == MATRIX), None))
 
 
-def is_other(parameter: inspect.Parameter) -> bool:
+def is_no_input(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter of a call is a mask, a switch or a cache by its name: no input."""
     return parameters.role(parameter.name, "call", parameter.default) in _NEVER_INPUT
 

@@ -31,7 +31,7 @@ def weight_parts(name: str) -> tuple[str, ...]:
     return names.bias_parts(name)
 
 
-def givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument], ...]]:
+def weight_readings(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument], ...]]:
     """Yield how all weights of a function may be given: all of them in one way.
 
     As arrays X @ W or X @ W.T, one for each head, with an axis of heads, that of the output too,

@@ -301,7 +301,7 @@ def _with_heads(
         yield leaf, parts, place if total.count(parts) > 1 else None
 
 
-def slots(kept: SortedLeaves, sizes: Mapping[str, int]) -> list[tuple[Slot, ...]]:
+def candidate_slots(kept: SortedLeaves, sizes: Mapping[str, int]) -> list[tuple[Slot, ...]]:
     """Return the candidates for all slots of a layer, likeliest first; none if one does not fit.
 
     Bare square matrices are all applied one way, and packed ones all packed one way.
@@ -368,10 +368,10 @@ def slots_by_head(layer: Any, sizes: Mapping[str, int], found: tuple[Slot, ...])
     """Return the slots, those of a layer with an array for each head as this one has them."""
     if all(slot.head is None for slot in found):
         return found
-    return (slots(sorted_by_name(leaves(layer)), sizes) or [found])[0]
+    return (candidate_slots(sorted_by_name(leaves(layer)), sizes) or [found])[0]
 
 
-def fill(layer: Any, path: str, handed: Any) -> Any:
+def set_array_of_slot(layer: Any, path: str, handed: Any) -> Any:
     """Set an array of a layer, and return what holds its gradient."""
     set_array(layer, path, handed)
     return layer.get_parameter(path) if is_module(layer) else handed

@@ -38,7 +38,9 @@ _LIBRARIES = re.compile(
 )
 
 
-def offenders(call: Callable[[], object], modules: dict[int, str]) -> tuple[str, ...]:
+def parts_without_counterpart(
+    call: Callable[[], object], modules: dict[int, str]
+) -> tuple[str, ...]:
     """Return the names of what a call runs, in the order in which it is run; () if it raises.
 
     ``modules`` has the paths of a layer's modules by their identity: they are named by these.
@@ -54,7 +56,7 @@ def offenders(call: Callable[[], object], modules: dict[int, str]) -> tuple[str,
     return named[:1] or (pair if len(pair) == 2 else ())
 
 
-def kept_offenders(layer: Any, answer: Callable[[], Array]) -> tuple[str, ...]:
+def kept_parts_without_counterpart(layer: Any, answer: Callable[[], Array]) -> tuple[str, ...]:
     """Return the first of a module's buffers that is named so and has a part in the answer.
 
     With zeros in its place the answer is another one, or there is none.

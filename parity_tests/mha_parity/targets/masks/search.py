@@ -286,7 +286,7 @@ class _Search:
         """Yield the masks that are taken: those that fit exactly, or else above ``MIN_COSINE``.
 
         Where one fits, a shape that only comes near is broadcast into another meaning, and
-        nobody asks for it, unless it is one of torch's own. Those are asked for wherever the call
+        it is not asked for, unless it is one of torch's own. Those are asked for wherever the call
         takes them, whatever they do there, unless it reads three axes as others than torch's.
         """
         shapes = (self._asked.only,) if self._asked.only else self._shapes()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mha_parity.core.verdict import Source
-from mha_parity.diagnose.suspect_line import operation_of, suspect_lines
+from mha_parity.diagnose.suspect_line import operation_lines, operation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ def source_of(
     lines = text.splitlines()
     definition = "\n".join(lines[found.lineno - 1 : found.end_lineno])
     operation = operation_of(diagnosis[0]) if diagnosis else ""
-    numbers = suspect_lines(tree, attribute.split("."), operation)
+    numbers = operation_lines(tree, attribute.split("."), operation)
     return Source(
         str(path), found.lineno, definition, _raised_at(path, failures),
         tuple((number, lines[number - 1]) for number in numbers),

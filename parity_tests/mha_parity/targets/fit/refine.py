@@ -11,9 +11,9 @@ from mha_parity.targets.conventions.from_torch import converter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.construct import LayerSizes, meanings
-from mha_parity.targets.fit.roles import is_other
+from mha_parity.targets.fit.roles import is_no_input
 from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search
-from mha_parity.targets.fit.weight_arguments import givens
+from mha_parity.targets.fit.weight_arguments import weight_readings
 from mha_parity.targets.fit.weights import with_width_first
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ def with_optional_weights(
         if p.default is None
         and p.name not in roles.filled
         and names.is_part(p.name)
-        and not is_other(p)
+        and not is_no_input(p)
     ]
     if not held or not optional:
         return None
-    for given in givens([*held, *optional]):
+    for given in weight_readings([*held, *optional]):
         found = dict(given)
         more = {name: replace(found[name], optional=True) for name in optional}
         said = _projections(more.values())
