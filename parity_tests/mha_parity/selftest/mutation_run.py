@@ -25,6 +25,7 @@ from mha_parity.report.progress import progress
 from mha_parity.selftest import planted_run
 from mha_parity.selftest.mutant import run_mutants, suite_cases
 from mha_parity.selftest.mutation_matrix import KillMatrix, MutantResult, markdown, show
+from mha_parity.selftest.origin import with_origin
 
 if TYPE_CHECKING:
     import argparse
@@ -137,7 +138,9 @@ def main(asked: argparse.Namespace) -> int:
         seen = planted_run.detections(planted_run.planted(), count=asked.cases, tick=tick)
     planted_run.show(seen, console)
     if asked.markdown:
-        page = markdown(matrices, dtypes) + planted_run.markdown(seen)
+        command = f"mha-parity mutants --seed {asked.seed} --seeds {asked.seeds}"
+        command += f" --cases {asked.cases} --dtype {','.join(dtypes)}"
+        page = with_origin(markdown(matrices, dtypes) + planted_run.markdown(seen), command)
         Path(asked.markdown).write_text(page, encoding="utf-8")
     whole = all(each.seen == len(each.first) for each in seen)
     return int(not (whole and all(matrix.holds for matrix in matrices)))
