@@ -47,7 +47,6 @@ ELSEWHERE = {
 # Run with a process for the target, as they stand; what the others say does not depend on it.
 ISOLATED = (
     "mha-parity check attention.py:attention",
-    "mha-parity check torch.nn:MultiheadAttention --path all",
     "pytest --mha-parity-target attention.py:attention",
 )
 PROGRAM = re.compile(r"mha-parity |pytest --")
