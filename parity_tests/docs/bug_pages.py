@@ -10,6 +10,7 @@ import numpy as np
 
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.registry import FAMILIES
+from mha_parity.commands.bug_example import bug_example
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,7 +102,10 @@ def _picture(bug: Bug, picture: Callable[[Bug], BugExample | None]) -> Iterator[
     of = f", head {head}" if head is not None else ""
     of = f", sample {sample}{of}" if len(found.right) > 1 else of
     what = "Attention weights" if found.what == "weights" else "Output"
-    yield f"{what}{of}, of `{found.problem.case.id}`:"
+    # Where it takes many keys, the example has smaller constants than the bug.
+    other = bug_example(bug, found.problem.case) is None
+    constants = ", with smaller blocks than it has" if other else ""
+    yield f"{what}{of}, of `{found.problem.case.id}`{constants}:"
     yield ""
     yield '<div class="maps">'
     right = _plate(found.right, sample, head)

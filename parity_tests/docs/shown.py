@@ -9,7 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-WIDTH = 84  # columns that a page shows without a scroll bar
+WIDTH = 80  # columns that a page shows without a scroll bar
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

@@ -33,7 +33,9 @@ EPILOG = (
 )
 
 
-EPILOG_LINES = textwrap.fill(EPILOG, 79)  # for help whose lines argparse leaves as they are
+EPILOG_LINES = textwrap.fill(
+    EPILOG, 79, break_on_hyphens=False
+)  # for help whose lines argparse leaves as they are
 TOP = """Prove that an attention computes what torch.nn.MultiheadAttention computes.
 
 examples:
@@ -78,8 +80,30 @@ REPLAY_OPTIONS = (
 RECORD_OPTIONS = (*IDENTIFY_OPTIONS, *WEIGHTS, "cases", "seed")
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Break no option and no value at a hyphen."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = self._split_lines(text, width - len(indent))
+        return "\n".join(f"{indent}{line}" for line in lines)
+
+
+class ExamplesFormatter(HelpFormatter):
+    """The same, with description and epilog as they are written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        del width
+        return "\n".join(f"{indent}{line}" for line in text.splitlines())
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence with the remedy."""
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**{"formatter_class": HelpFormatter} | keywords)
 
     def parse_known_args(  # type: ignore[override]  # only what argparse itself passes
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -111,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
         prog="mha-parity",
         description=TOP,
         epilog=EPILOG_LINES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ExamplesFormatter,
     )
     top.add_argument("--version", action="version", version=f"mha-parity {__version__}")
     commands = top.add_subparsers(title="commands", dest="command", metavar="COMMAND")
@@ -145,7 +169,7 @@ def _check(commands: Any) -> None:
         help="judge a target over many cases",
         description="Judge a target over many cases; write the verdict for people and machines.",
         epilog=EXAMPLES + EPILOG_LINES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ExamplesFormatter,
     )
     check.add_argument(
         "targets",

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import sys
 from pathlib import Path
 
 STATUS = Path("/proc/self/status")
-
-
-def cpu() -> str:
-    """Return the processor's name, as far as the system tells."""
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8")
-    except OSError:
-        return platform.processor() or platform.machine()
-    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return named[1].strip() if named else platform.machine()
 
 
 def cores() -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mha_parity.bench import machine
 from mha_parity.bench.client import WorkerClient
 from mha_parity.bench.contenders import CONTENDERS, Contender
+from mha_parity.core.environment import cpu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,7 @@ def peak_environment(settings: BenchSettings, measured: PeakMeasurement) -> dict
 
     described = {k: str(v) for k, v in mha_torch.describe().items()}
     found = {
-        "cpu": machine.cpu(),
+        "cpu": cpu(),
         "cores": str(machine.cores()),
         "threads": str(settings.threads),
         "numpy": np.__version__,

@@ -31,6 +31,7 @@ from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState, call_with_seeds
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.own_backward import own_backward
+from mha_parity.targets.stand_ins import imported_in_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -101,6 +102,7 @@ class MonitoredCandidate:
         self.masks = bound.masks
         self.own_weights: OwnWeights | None = bound.own_weights
         self.own_backward = own_backward(bound.subject)
+        self.not_installed = imported_in_name(bound.subject)
         self._forbid = tuple(forbid)
         self._last: Case | None = None
         self._tell: Callable[[str], None] | None = None

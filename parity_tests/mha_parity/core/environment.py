@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import re
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,6 +35,16 @@ def require_extra(module: str, extra: str) -> None:
         raise ValueError(
             f"{module} is not installed, but this needs it; pip install 'mha-parity[{extra}]'."
         )
+
+
+def cpu() -> str:
+    """Return the processor's name, as far as the system tells."""
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return named[1].strip() if named else platform.machine()
 
 
 def environment(oracle: Mapping[str, str] | None = None) -> dict[str, str]:

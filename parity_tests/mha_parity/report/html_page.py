@@ -59,6 +59,7 @@ def document(
         "source_lines": source_view.source_lines,
         "formatted": lambda detail: wording.shorten_output(detail, LINES),
         "picture_of_failure": picture_of_failure,
+        "unbroken": unbroken,
         "picture_heading": picture_heading,
         "gradient_of": gradient_of,
         "heads": heads,
@@ -228,6 +229,18 @@ def breakable(text: str) -> str:
 
     pieces = re.split(r"(?<=[/:._])(?=\w)", text)
     return markupsafe.Markup("<wbr>").join(pieces)
+
+
+def unbroken(text: str) -> str:
+    """Return HTML in which no line breaks at a hyphen of an option or a name."""
+    import markupsafe
+
+    pieces = re.split(r"((?<![\w-])-{0,2}[A-Za-z]\w*(?:-\w+)+)", text)
+    marked = [
+        markupsafe.Markup('<span class="unbroken">{}</span>').format(piece) if at % 2 else piece
+        for at, piece in enumerate(pieces)
+    ]
+    return markupsafe.Markup("").join(marked)
 
 
 def format_units(value: float) -> str:

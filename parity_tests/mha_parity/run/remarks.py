@@ -27,6 +27,7 @@ def not_served_remarks(
     own = getattr(candidate, "own_weights", None)
     backward = getattr(candidate, "own_backward", "") if options.grad else ""
     found = (
+        *map(not_installed, getattr(candidate, "not_installed", ())),
         f"gradients were judged too: {backward}." if backward else "",
         "" if own is None else own.sentence,
         answer_dtype.remark(getattr(candidate, "answer_dtypes", {}), options),
@@ -34,6 +35,14 @@ def not_served_remarks(
         fails_cross(case_results),
     )
     return tuple(filter(None, found))
+
+
+def not_installed(library: str) -> str:
+    """Say that a library was imported in name alone, and how to have the target use it."""
+    return (
+        f"the import of `{library}` failed, and the target was judged without it: a call of it "
+        "would raise an error; install it if the attention needs it."
+    )
 
 
 def not_cross(reasons: Mapping[tuple[str, str], str], offer: Offer) -> str:

@@ -30,6 +30,7 @@ from mha_parity.judging.accuracy import error_over_torch, measure_errors
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.progress import counted, error_console, progress
 from mha_parity.run.narrowing import restricted_offer
+from mha_parity.selftest.origin import with_origin
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import opened
 
@@ -214,7 +215,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked.to.mkdir(parents=True, exist_ok=True)
     document = {"target": asked.target, "seed": asked.seed, "rows": [asdict(row) for row in found]}
     (asked.to / "accuracy.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
-    (asked.to / "accuracy.md").write_text(survey_markdown(asked.target, found), "utf-8")
+    (asked.to / "accuracy.md").write_text(
+        with_origin(
+            survey_markdown(asked.target, found),
+            f"make accuracy ARGS='{asked.target} --cases {asked.cases} --seed {asked.seed}'",
+        ),
+        "utf-8",
+    )
     print(survey_markdown(asked.target, found))  # noqa: T201  (the command's answer)
 
 

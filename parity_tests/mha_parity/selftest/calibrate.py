@@ -33,6 +33,7 @@ from mha_parity.selftest.calibrate_case import (
     upper_limit,
 )
 from mha_parity.selftest.calibrate_gradients import KINDS, count_gradient_verdicts
+from mha_parity.selftest.origin import with_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -243,7 +244,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = calibrate(asked.cases, asked.seed, workers=asked.workers, progress=progress)
     asked.to.mkdir(parents=True, exist_ok=True)
     (asked.to / "calibration.json").write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")
-    (asked.to / "calibration.md").write_text(calibration_markdown(found), "utf-8")
+    (asked.to / "calibration.md").write_text(
+        with_origin(
+            calibration_markdown(found),
+            f"make calibrate ARGS='--cases {asked.cases} --seed {asked.seed}'",
+        ),
+        "utf-8",
+    )
     print(calibration_markdown(found))  # noqa: T201  (the command's answer)
 
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from mha_parity.report.progress import progress
+from mha_parity.selftest.origin import with_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -244,7 +245,8 @@ def publish(outcomes: Sequence[EntryVerdict], manifest: Path) -> None:
     rows = [{k: v for k, v in asdict(entry).items() if v} for entry in entries]
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     manifest.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    manifest.with_suffix(".md").write_text("\n".join(corpus_page(entries)), encoding="utf-8")
+    text = with_origin("\n".join(corpus_page(entries)), "make corpus ARGS='SOURCES --publish'")
+    manifest.with_suffix(".md").write_text(text, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

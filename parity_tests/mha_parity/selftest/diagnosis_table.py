@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mha_parity.selftest.origin import with_origin
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -130,7 +132,8 @@ def _row(members: Sequence[SettledDiagnosis]) -> str:
 
 def main() -> None:
     """Write the tables."""
-    PAGE.write_text(diagnosis_tables(read_settled()), encoding="utf-8")
+    command = "python -m mha_parity.selftest.diagnosis_table"
+    PAGE.write_text(with_origin(diagnosis_tables(read_settled()), command), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from mha_parity.selftest.mutation_matrix import (
     matrix_markdown,
     print_matrix,
 )
+from mha_parity.selftest.origin import with_origin
 
 if TYPE_CHECKING:
     import argparse
@@ -142,7 +143,10 @@ def main(asked: argparse.Namespace) -> int:
         seen = planted_run.detections(planted_run.planted(), count=asked.cases, tick=tick)
     planted_run.print_detections(seen, console)
     if asked.markdown:
-        page = matrix_markdown(matrices, dtypes) + planted_run.detection_markdown(seen)
+        command = f"mha-parity mutants --seed {asked.seed} --seeds {asked.seeds}"
+        command += f" --cases {asked.cases} --dtype {','.join(dtypes)}"
+        found = matrix_markdown(matrices, dtypes) + planted_run.detection_markdown(seen)
+        page = with_origin(found, command)
         Path(asked.markdown).write_text(page, encoding="utf-8")
     whole = all(each.seen == len(each.first) for each in seen)
     return int(not (whole and all(matrix.holds for matrix in matrices)))

@@ -142,6 +142,18 @@ def imports_allowed() -> Iterator[None]:
         sys.meta_path.remove(_FINDER)
 
 
+def imported_in_name(subject: object) -> tuple[str, ...]:
+    """Return the missing libraries that the module of ``subject`` imports, but for drawing ones."""
+    of = subject if hasattr(subject, "__qualname__") else type(subject)
+    names = vars(sys.modules.get(getattr(of, "__module__", ""), ModuleType(""))).values()
+    found = {
+        (each.__name__ if isinstance(each, _Module) else str(each.stands_for)).partition(".")[0]
+        for each in names
+        if type(each) in {_Module, StandIn}
+    }
+    return tuple(sorted(found - DRAWING))
+
+
 def needed_by(subject: object) -> str | None:
     """Return the missing library that ``subject`` is made of, or None."""
     name = getattr(subject, "stands_for", None) if type(subject) is StandIn else None

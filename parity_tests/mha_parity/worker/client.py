@@ -128,10 +128,9 @@ class IsolatedCandidate(ProcessOwner):
         """What the mask parameters of the target take."""
         return self.ready().masks
 
-    @property
-    def own_backward(self) -> str:
-        """What of the target has a backward pass of its own; "" if nothing."""
-        return self.ready().own_backward
+    # What of the target has a backward pass of its own, and missing libraries that it imports.
+    own_backward = property(lambda self: self.ready().own_backward)
+    not_installed = property(lambda self: self.ready().not_installed)
 
     @property
     def own_weights(self) -> OwnWeights | None:

@@ -72,6 +72,7 @@ class Ready:
     answer_dtypes: dict[str, str]
     own_weights: OwnWeights | None
     own_backward: str = ""
+    not_installed: tuple[str, ...] = ()
     settled: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:

@@ -83,6 +83,7 @@ def serve(requests: int, answers: int) -> None:
         answer_dtypes=bound.answer_dtypes,
         own_weights=candidate.own_weights,
         own_backward=candidate.own_backward,
+        not_installed=candidate.not_installed,
         settled=bound.settled(),
     )
     if not isinstance(subject, Command):  # its memory is watched from outside

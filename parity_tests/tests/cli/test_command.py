@@ -307,3 +307,16 @@ def test_an_error_of_the_command_is_no_verdict(
     said = capsys.readouterr().err
     assert "RuntimeError: planted" in said
     assert said.endswith("with the command and the target.\n")
+
+
+@pytest.mark.parametrize("name", ["check", "replay", "bench"])
+def test_help_breaks_no_name_at_a_hyphen(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that ends in a hyphen would split an option or a value, such as sdpa-math."""
+    for width in (60, 80, 100):
+        monkeypatch.setenv("COLUMNS", str(width))
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        assert [] == [line for line in lines if re.search(r"\w-$", line)]

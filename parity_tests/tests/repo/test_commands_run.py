@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from mha_parity import command_line
 from mha_parity.__main__ import main
 from mha_parity.bench import command, peak
 from mha_parity.bench.contenders import CONTENDERS
@@ -42,14 +43,16 @@ ELSEWHERE = {
         "needs a cluster: tests/run/test_executors.py"
     ),
     "mha-parity check --exec COMMAND": "tests/targets/test_command.py",
+    "mha-parity check --exec node attention.mjs": "tests/targets/test_command.py",
+    "pytest --mha-parity-target exec:./attention": "tests/targets/test_command.py",
     "mha-parity replay CASE exec:COMMAND": "tests/targets/test_command.py",
 }
 # Run with a process for the target, as they stand; what the others say does not depend on it.
 ISOLATED = (
     "mha-parity check attention.py:attention",
-    "mha-parity check torch.nn:MultiheadAttention --path all",
     "pytest --mha-parity-target attention.py:attention",
 )
+EXAMPLE_CASE = "qkv-N1-L2-S2-H2-D1-float64-s0"
 PROGRAM = re.compile(r"mha-parity |pytest --")
 # Words that stand for the reader's own; a subcommand without arguments is a mention in prose.
 MENTIONS = re.compile(r"mha-parity (check|merge|adapt|identify|bench|mutants)( TARGET)?")
@@ -83,12 +86,16 @@ class Layer(nn.Module):
             nn.Linear(embed_dim, embed_dim) for _ in range(4)
         )
 
-    def forward(self, query, key, value):
+    def forward(self, query, key, value, is_causal=False):
         q, k, v = (
             linear(rows).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for linear, rows in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
         )
-        heads = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1) @ v
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        if is_causal:
+            visible = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+            scores = scores.masked_fill(~visible, -torch.inf)
+        heads = scores.softmax(-1) @ v
         return self.o_proj(heads.transpose(1, 2).flatten(2))
 """
 
@@ -107,7 +114,14 @@ def commands(text: str) -> list[str]:
     return [re.sub(r"\$\{\{ [\w.]+ \}\}", "1", each) for each in found]
 
 
+def examples(text: str) -> list[str]:
+    """Return the commands of the examples in a help text, without what stands behind them."""
+    lines = re.findall(r"^ +(mha-parity .*)$", text, flags=re.MULTILINE)
+    return [re.split(r" {2,}", line)[0].replace("CASE", EXAMPLE_CASE) for line in lines]
+
+
 FOUND = {each: None for page in PAGES for each in commands(page.read_text(encoding="utf-8"))}
+FOUND |= dict.fromkeys(examples(command_line.TOP) + examples(command_line.EXAMPLES))
 RUN = [
     each
     for each in FOUND
@@ -120,6 +134,7 @@ def test_no_exception_is_left_over() -> None:
     assert set() == set(ELSEWHERE) - {" ".join(shlex.split(each)) for each in FOUND}
     assert "mha-parity check attention.py:attention" in RUN
     assert len(RUN) > 15
+    assert {"mha-parity explain scale-dmodel", "mha-parity merge shard*.json"} <= set(RUN)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +172,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "execution_count": None,
     }
     notebook = {"cells": [{**cell, "source": ATTENTION}], "metadata": {}, "nbformat": 4}
-    (here / "homework.ipynb").write_text(
-        json.dumps({**notebook, "nbformat_minor": 4}), encoding="utf-8"
-    )
+    for name in ("homework.ipynb", "notebook.ipynb"):
+        text = json.dumps({**notebook, "nbformat_minor": 4})
+        (here / name).write_text(text, encoding="utf-8")
     wrong = "parity_tests/subjects/wrong_scale.py"
     (here / wrong).parent.mkdir(parents=True)
     (here / wrong).write_text((ROOT / wrong).read_text(encoding="utf-8"), encoding="utf-8")

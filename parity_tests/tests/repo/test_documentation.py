@@ -12,7 +12,7 @@ import mha_parity
 from mha_numpy.textbook import plain
 from mha_parity.command_line import parser
 from mha_parity.core.parameters import Status
-from mha_parity.report import wording
+from mha_parity.report import terminal, wording
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
@@ -184,12 +184,43 @@ def terms() -> list[str]:
         wording.ABSENT,
         wording.SENSITIVITY,
         *(status.value for status in (Status.NOT_TRIED, Status.DEFAULT_ONLY)),
-        *("untested", "not offered", "not asked", "shrunk", "inconclusive", "less accurate"),
+        *(
+            "regime",
+            "untested",
+            "not offered",
+            "not asked",
+            "shrunk",
+            "inconclusive",
+            "less accurate",
+        ),
     ],
 )
 def test_a_word_of_the_report_is_in_the_glossary(word: str) -> None:
     """What a report says at the left of its lines can be looked up by that name."""
     assert word in terms()
+
+
+# Labels that say what stands beside them, to whoever has never seen a report.
+PLAIN_LABELS = {
+    "", "and", "because", "checks", "error", "evidence", "explains", "fails", "judged", "note",
+    "remedy", "seen in", "torch's paths", "where",
+}  # fmt: skip
+
+
+def labels() -> set[str]:
+    """Return the labels at the left of the report's lines that are written in its module."""
+    source = inspect.getsource(terminal)
+    following = r"(?:Text|page|wording|diagnosis|\"|not_drawn)"
+    return set(re.findall(rf"\(\"((?:[a-z][a-z' ]{{0,20}})?)\", {following}", source))
+
+
+def test_every_label_of_the_report_is_in_the_glossary() -> None:
+    """None is missing but those that need no word."""
+    found = labels()
+
+    assert {"look at", "not drawn", "worst error", "shrunk from", "also fails"} <= found
+    known = {*terms(), *PLAIN_LABELS, "shrunk from"}
+    assert set() == found - known
 
 
 def test_the_glossary_is_sorted() -> None:

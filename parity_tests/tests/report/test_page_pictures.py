@@ -258,3 +258,12 @@ def test_the_lines_are_explained(graded: Callable[..., Verdict]) -> None:
 def test_numbers_in_cells(value: float, shown: str) -> None:
     """Two digits behind the point, the zero before it left out, and powers where it is far."""
     assert shown == heatmaps.cell_text(value)
+
+
+def test_no_line_of_a_note_breaks_within_an_option() -> None:
+    """Options and hyphenated values are whole; words, minus signs and HTML are left alone."""
+    text = html_page.unbroken("a - b < c: --strict-overflow fails it, along sdpa-math")
+    assert text == (
+        'a - b &lt; c: <span class="unbroken">--strict-overflow</span> fails it, '
+        'along <span class="unbroken">sdpa-math</span>'
+    )

@@ -12,6 +12,7 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.run import remarks
 from mha_parity.targets import definitions, load, notebook, stand_ins
 from mha_parity.targets.bind import KNOWN, bind
 from subject_checks import SUBJECTS
@@ -25,6 +26,8 @@ HERE = (
     "pkg_of_test",
     "layers_of_test",
     "not_there_to_draw",
+    "nosuchlib",
+    "nosuchtoo",
 )
 
 
@@ -341,3 +344,19 @@ def test_the_notebook_computes_what_the_file_does() -> None:
         for text in ("projected.py:f", "attention.ipynb:f")
     )
     np.testing.assert_array_max_ulp(expected, actual, maxulp=4)
+
+
+def test_a_library_that_is_missing_is_named(tmp_path: Path) -> None:
+    """An import that fails is said of the target whose module has it, but not of drawings."""
+    (tmp_path / "lacking.py").write_text(
+        "import nosuchlib\nfrom nosuchtoo.part import x\nimport wandb\n\n"
+        "def attention(Q, K, V):\n    return Q\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "whole.py").write_text("def attention(Q, K, V):\n    return Q\n", encoding="utf-8")
+    lacking = load.load(f"{tmp_path}/lacking.py:attention")
+    whole = load.load(f"{tmp_path}/whole.py:attention")
+    assert stand_ins.imported_in_name(lacking) == ("nosuchlib", "nosuchtoo")
+    assert () == stand_ins.imported_in_name(whole) == stand_ins.imported_in_name(3)
+    said = remarks.not_installed("nosuchlib")
+    assert said.startswith("the import of `nosuchlib` failed, and the target was judged without")
