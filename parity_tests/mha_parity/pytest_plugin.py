@@ -65,11 +65,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Name the target and the cases."""
-    target = config.getoption("--mha-parity-target")
+    target = _target(config)
     if target is None:
         return None
     options = from_namespace(config.option, PREFIX)
     return f"mha-parity: target {target}, {options.cases} cases, seed {options.seed}"
+
+
+def _target(config: pytest.Config) -> str | None:
+    """Return the target; a file that defines one function or class gets its name.
+
+    The command and ``assert_parity`` take it the same way.
+    """
+    target: str | None = config.getoption("--mha-parity-target")
+    if target is None:
+        return None
+    from mha_parity.targets.unnamed import with_only_name
+
+    return with_only_name(target)
 
 
 @pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among the features too
@@ -77,7 +90,7 @@ def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Add a test for all cases and one for every feature that the target offers."""
-    target, chosen = config.getoption("--mha-parity-target"), config.stash[CHOSEN]
+    target, chosen = _target(config), config.stash[CHOSEN]
     if target is None:
         if chosen:
             raise pytest.UsageError(f"mha-parity: {chosen[0]} needs --mha-parity-target.")

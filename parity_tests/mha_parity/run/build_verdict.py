@@ -9,7 +9,6 @@ from mha_parity.judging.output import JudgeSettings
 from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, torch_changes
 from mha_parity.run.case_run import CaseResult, shows_failure
 from mha_parity.run.diagnosed import diagnosed
-from mha_parity.run.failure_groups import failure_groups
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
 from mha_parity.run.narrowing import narrowed_candidate
@@ -83,7 +82,6 @@ def build_verdict(
         parameters=parameters,
         checks=summary.check_rows(case_results, over_run),
         failures=failures,
-        failure_groups=failure_groups(case_results),
         diagnosis=diagnosed(asked, failing, settings, over_run) if options.diagnose else (),
         accuracy=accuracy_rows.accuracies(case_results),
         accuracy_table=accuracy_rows.accuracy_table(case_results),

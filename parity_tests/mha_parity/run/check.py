@@ -18,6 +18,7 @@ from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.case_run import CaseResult, shows_failure
 from mha_parity.run.chunks import WHOLE, Shard, run_chunks
 from mha_parity.run.executors import STAYS, can_move, process_count, processes, run_chunks_on
+from mha_parity.run.failure_groups import failure_groups
 from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
 from mha_parity.run.kept import RetainedResults
 from mha_parity.run.narrowing import cases_for, restricted_offer, with_own_backward
@@ -159,6 +160,7 @@ def verdict_of(
         )
     return replace(
         verdict,
+        failure_groups=failure_groups(found.case_results),
         environment=found.environment,
         seconds=found.seconds + time.perf_counter() - started,
         source=source_of(target, verdict.failures, verdict.diagnosis),

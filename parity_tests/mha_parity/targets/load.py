@@ -111,8 +111,9 @@ def _without_name(text: str, path: Path) -> str:
         return f"which cannot be read: {error}."
     if not names:
         return "which defines no public function and no class; write one, or name another file."
+    named = f"one of {_few(names)}" if len(names) > 1 else names[0]
     return (
-        f"which is a file, but should be a function or a class in it; name one of {_few(names)}, "
+        f"which is a file, but should be a function or a class in it; name {named}, "
         f"as in: mha-parity check {shlex.quote(f'{text}:{likeliest(names)}')}."
     )
 

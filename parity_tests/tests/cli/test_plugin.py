@@ -328,6 +328,27 @@ class TestExpectedFailures:
         assert 2 == outcomes(result)["xfailed"]
 
 
+def test_a_file_of_one_function_needs_no_name(
+    pytester: pytest.Pytester, run: RunPytest, calls: Callable[[], list[int]]
+) -> None:
+    """As the command takes it: the function is named in the header, and judged."""
+    pytester.makepyfile(counted=COUNTED)
+    result = run("counted.py", "-k", "float64 or all-cases")
+    result.stdout.fnmatch_lines(["mha-parity: target counted.py:f, *"])
+    assert result.ret == pytest.ExitCode.OK
+    assert calls()[1] >= CASES
+
+
+def test_a_file_of_several_functions_needs_one(pytester: pytest.Pytester, run: RunPytest) -> None:
+    """Which of them is meant cannot be known: the names are said."""
+    pytester.makepyfile(several="def one(q, k): ...\n\n\ndef two(q, k): ...\n")
+    result = run("several.py")
+    result.stderr.fnmatch_lines(
+        ["ERROR: mha-parity: *several.py', which is a file, but *; name one of one, two, *"]
+    )
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
 REFUSED = {
     "target": (
         ("nowhere.py:f",),

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -195,6 +196,33 @@ print(before, mha_numpy.{name}.__name__)
 def test_plugin_loads_nothing_heavy() -> None:
     """The pytest plugin of whoever installed us loads neither numpy nor torch with itself."""
     assert set() == loaded_by("mha_parity.pytest_plugin", HEAVY)
+
+
+PLUGIN_LIMIT = 0.02  # seconds of processor time
+
+
+def import_seconds(module: str, path: Path | None = None, tries: int = 5) -> float:
+    """Return the processor time that an import adds to pytest's, the median of fresh processes."""
+    code = f"""
+import time, pytest
+start = time.process_time()
+import {module}
+print(time.process_time() - start)
+"""
+    return statistics.median(float(fresh(code, path)) for _ in range(tries))
+
+
+def test_the_plugin_costs_little(tmp_path: Path) -> None:
+    """A run of pytest that asks nothing of the plugin pays less than 20 ms for it."""
+    (tmp_path / "nothing.py").touch()
+    nothing = import_seconds("nothing", tmp_path)
+    assert PLUGIN_LIMIT > import_seconds("mha_parity.pytest_plugin") - nothing
+
+
+def test_a_plugin_that_costs_much_is_seen(tmp_path: Path) -> None:
+    """One that imports numpy takes longer."""
+    (tmp_path / "costly.py").write_text("import numpy", encoding="utf-8")
+    assert PLUGIN_LIMIT < import_seconds("costly", tmp_path)
 
 
 def test_heavy_import_is_seen(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,24 @@ def test_the_red_run_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch, tmp_
 
     assert 1 == status
     assert [] == missing(shown, printed.getvalue())
+
+
+def test_the_failing_test_shown_is_the_real_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_pytest_in: Callable[..., pytest.RunResult]
+) -> None:
+    """The page on pytest shows what pytest prints of the example with a wrong scale."""
+    for name in ("CI", "BUILD_NUMBER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    written = EXAMPLE.read_text(encoding="utf-8")
+    wrong = written.replace("np.sqrt(q.shape[-1])", "np.sqrt(Q.shape[-1])")
+    assert wrong != written
+    (tmp_path / "test_attention.py").write_text(wrong, encoding="utf-8")
+    page = (ROOT / "parity_tests/docs/howto/pytest.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n( +def test_.*?)```", page, flags=re.DOTALL)
+    printed = run_pytest_in(tmp_path, "test_attention.py")
+    assert 1 == printed.ret
+    assert [] == missing(shown, printed.stdout.str())
 
 
 def test_the_commands_named_exist() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mha_parity.core.candidate import TargetError
@@ -103,6 +105,22 @@ def test_a_file_without_a_name_shows_a_command() -> None:
     said = r"name one of .*, as in: mha-parity check \S*reached.py:Sdpa"
     with pytest.raises(TargetError, match=said):
         load.load(str(FILE))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def attention(q, k, v): ...", "name attention, as"),
+        ("def a(): ...\ndef b(): ...", "name one of a, b, as"),
+    ],
+    ids=["one", "two"],
+)
+def test_the_names_of_a_file_are_said(text: str, said: str, tmp_path: Path) -> None:
+    """One name is no choice; several are one."""
+    file = tmp_path / "given.py"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(TargetError, match=said):
+        load.load(str(file))
 
 
 def test_what_takes_half_precision_alone_is_tried_in_it() -> None:
