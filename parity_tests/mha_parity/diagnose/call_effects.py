@@ -79,8 +79,9 @@ def from_findings(
     """
     notes = [note for each in failing if each.answer for note in each.answer.notes]
     first = {note.partition(": ")[0]: note for note in reversed(notes)}
-    if "statelessness" in first:  # whatever a call leaves stays when weights are loaded
-        first.pop(RELOADED, None)
+    if "statelessness" in first:  # what a call leaves stays for the calls that other checks make
+        for check in (RELOADED, "memory layout"):
+            first.pop(check, None)
     named_checks = {
         check: _from_finding(note, _shared(failing, check))
         for check, note in reversed(first.items())

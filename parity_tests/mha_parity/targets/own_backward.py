@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
 
-CUTS = ("no_grad", "inference_mode", "set_grad_enabled", "detach", "detach_")
+CUTS = ("no_grad", "inference_mode", "set_grad_enabled", "detach", "detach_", "data")
 
 
 def own_backward(subject: object) -> str:

@@ -13,6 +13,7 @@ from mha_parity.core.features import make_offer
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows
+from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.functions import layout_probes
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.sdpa import joined_mask
@@ -90,6 +91,9 @@ class AttributeModule(Convention):
             The layer has no attribute for a weight that the problem has.
 
         """
+        if take := torch_taker(self.subject):
+            take_torch(take, layer, problem, self.library)
+            return
         found = {_plain(name): name for name in dir(layer) if not name.startswith("__")}
         for part, spellings in ATTRIBUTES.items():
             name = next((found[spelling] for spelling in spellings if spelling in found), None)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 def split_result(result: Any) -> tuple[Any, Any]:
     """Return output and weights of a result that is an output, or a pair of both."""
     result = without_names(result)
+    if isinstance(result, tuple) and len(result) == 1:
+        result = result[0]
     if not isinstance(result, tuple | list):
         return result, None
     if len(result) != 2 or isinstance(result, list):

@@ -250,7 +250,7 @@ class Fitted(InterpretedCalls):
             layout=how.layout,
             heads=how.heads,
             kv_heads="fewer" if how.one_kv_head else "equal",
-            bias=how.bias_values,
+            bias=self.bias_values,
             out_proj=("identity", "general") if "out" in how.parts else "identity",
             size=("small", "medium", "equal", "ones"),
             memory=self.library.memory,

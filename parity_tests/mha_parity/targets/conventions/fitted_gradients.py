@@ -10,7 +10,7 @@ import numpy as np
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets import problem_arrays
-from mha_parity.targets.conventions.from_torch import converter
+from mha_parity.targets.conventions.from_torch import torch_taker
 from mha_parity.targets.conventions.vjp import (
     NONE_OFFERED,
     arrays_pulled,
@@ -44,7 +44,7 @@ def no_gradients(subject: object, how: Interpretation, library: str) -> str:
     """Return why a target called so is not asked for gradients; "" where it is."""
     if library not in {"torch", "jax"}:
         return NONE_OFFERED
-    if converter(subject) is not None:
+    if torch_taker(subject) is not None:
         return CONVERTED
     if how.residual:
         return RESIDUAL

@@ -32,7 +32,7 @@ from mha_parity.targets.conventions.canonical_layout import (
 )
 from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
 from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
-from mha_parity.targets.conventions.from_torch import converted_state, converter
+from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
@@ -113,12 +113,16 @@ class InterpretedCalls(Convention):
         self.load(layer, problem, arguments)
         return layer
 
+    @property
+    def bias_values(self) -> tuple[str, ...]:
+        """What is offered on the axis of biases; all where it takes over torch's layer."""
+        return ("no", "yes") if torch_taker(self.subject) else self.how.bias_values
+
     def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
         """Set the layer's arrays to the problem's weights, and take out what has none."""
         self.weight_leaves = []
-        convert = converter(self.subject)
-        if convert is not None:
-            layer.load_state_dict(converted_state(convert, problem, self.library))
+        if take := torch_taker(self.subject):
+            take_torch(take, layer, problem, self.library)
             return
         sizes = self._sizes(problem)
         shapes = weights.shapes_of(layer)

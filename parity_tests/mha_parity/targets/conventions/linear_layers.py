@@ -34,7 +34,7 @@ from mha_parity.targets.conventions.context_input import (
     inputs_to_try,
     optional_inputs,
 )
-from mha_parity.targets.conventions.from_torch import converted_state, converter
+from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.linears import (
     ROWS,
     SMALL,
@@ -289,9 +289,8 @@ class LinearModule(OptionalInputs):
 
     def load(self, module: Any, problem: Problem, arguments: Arguments) -> None:
         """Load the problem's weights, what it has none of written out, or by its own method."""
-        convert = converter(self.subject)
-        if convert is not None:
-            module.load_state_dict(converted_state(convert, problem, self.library))
+        if take := torch_taker(self.subject):
+            take_torch(take, module, problem, self.library)
             return
         weights, biases = arrays_of(problem, bias=False), arrays_of(problem, bias=True)
         self._fill(module, arguments, weights, biases)

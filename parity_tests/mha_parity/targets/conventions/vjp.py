@@ -198,6 +198,9 @@ def autograd(
     def pulled(result: Any) -> dict[str, Any]:
         output = output_of(result)
         if not getattr(output, "requires_grad", False):
+            if not all(array.numel() for array in (given, *leaves.values())):
+                # A loop over no keys, or no rows, computes nothing that could have a gradient.
+                return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
             message = "the output has no gradient, but should: it is cut off from its inputs."
             raise CandidateError("structure", message)
         # The sum makes a scalar of it: torch loads half a second of algebra for other cotangents.

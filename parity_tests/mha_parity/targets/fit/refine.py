@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.conventions.from_torch import converter
+from mha_parity.targets.conventions.from_torch import torch_taker
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.construct import LayerSizes, meanings
@@ -67,7 +67,7 @@ def with_channels_permuted(
     """
     how = fit.interpretation
     own = how.construction is not None and {*names.ROWS, "out"} <= how.parts
-    as_torch = any(slot.path in TORCHS_NAMES for slot in how.slots) or converter(subject)
+    as_torch = any(slot.path in TORCHS_NAMES for slot in how.slots) or torch_taker(subject)
     if fit.missed != ALL_WIDTH_FIRST or not own or as_torch:
         return fit
     found = search.tried(replace(how, slots=tuple(map(with_width_first, how.slots))))

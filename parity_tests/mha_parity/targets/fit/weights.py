@@ -85,7 +85,7 @@ class Slot:
             own = "ehd" if not self.bias else "e"
         split = [arrays[part].reshape([sizes[axis] for axis in own]) for part in self.parts]
         whole = np.stack(split)
-        if self.head is not None:
+        if self.head is not None and "h" in own:  # a bias of the output has no heads
             place = 1 + own.index("h")
             whole = whole.take([self.head], axis=place)
         order = "".join(self.axes)

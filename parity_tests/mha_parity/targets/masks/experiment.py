@@ -46,9 +46,12 @@ class MaskExperiment:
     plain: Array
 
     @classmethod
-    def of(cls, convention: Convention, layout: str, *, square: bool) -> MaskExperiment:
+    def of(
+        cls, convention: Convention, layout: str, *, square: bool, inputs: str = ""
+    ) -> MaskExperiment:
         """Return the experiment for a layout; ``square``: as many keys as queries."""
-        return cls._of(convention, mask_problem(convention, layout, square=square))
+        problem = mask_problem(convention, layout, square=square, inputs=inputs)
+        return cls._of(convention, problem)
 
     def of_one_head(self) -> MaskExperiment | None:
         """Return the experiment on a head alone, None where the target has no such calls."""
@@ -141,13 +144,17 @@ class MaskExperiment:
         return np.broadcast_to(counts[:, None, :], (n, h, length))
 
 
-def mask_problem(convention: Convention, layout: str, *, square: bool) -> Problem:
-    """Return the problem of the experiment: unit vectors as values, positive logits."""
+def mask_problem(convention: Convention, layout: str, *, square: bool, inputs: str = "") -> Problem:
+    """Return the problem of the experiment: unit vectors as values, positive logits.
+
+    ``inputs``: "self" for keys that are the queries, where they could be others.
+    """
     offer = convention.offer
-    square = square or "cross" not in offer["inputs"]
+    cross = "cross" in offer["inputs"] and inputs != "self"
+    square = square or not cross
     case = convention.plain_case().replace(
         layout=layout,
-        inputs="self" if "cross" not in offer["inputs"] else "cross",
+        inputs="cross" if cross else "self",
         batch=1 if layout == "unbatched" else BATCH,
         heads_count=HEADS if "many" in offer["heads"] else 1,
         queries=QUERIES,

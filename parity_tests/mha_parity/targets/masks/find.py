@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 MANY = 4  # shapes that a sentence names
+READ_WITH = {"self": "read in self-attention alone", "cross": "read with further keys alone"}
 NO_ROW_LEFT = "of one sample without visible keys no row is left to compare"
 INTEGERS_UNLIKE = (
     "integers of 0 and 1, which its documentation allows, hide other keys than the same booleans"
@@ -96,7 +98,35 @@ def _found(
     experiments = _experiments(convention, layout)
     found = (search(experiments, each, requirement(convention, each)) for each in wanted)
     subject, entry, square = convention.subject, convention.entry(), experiments[-1]
-    return tuple(with_documented_integers(subject, entry, square, each) for each in found)
+    results = tuple(with_documented_integers(subject, entry, square, each) for each in found)
+    return _by_inputs(convention, layout, results)
+
+
+def _by_inputs(
+    convention: Convention, layout: str, results: tuple[MaskSearchResult, ...]
+) -> tuple[MaskSearchResult, ...]:
+    """Return what self-attention alone reads of masks that further keys leave unread.
+
+    A layer of a decoder may have a mask for either; then those of further keys are passed with
+    these alone. If self-attention reads nothing else, a mask that it ignores is for the judge.
+    """
+    both = {"self", "cross"} <= {*convention.offer["inputs"]}
+    unread = [r for r in results if not r.taken and r.parameter.role in {Role.MASK, Role.LENGTHS}]
+    if not (both and unread and any(each.taken for each in results)):
+        return results
+    alone = (MaskExperiment.of(convention, layout, square=True, inputs="self"),)
+
+    def found(result: MaskSearchResult) -> MaskSearchResult:
+        return search(alone, result.parameter, requirement(convention, result.parameter))
+
+    own = {each.parameter.key: found(each) for each in unread}
+    if not any(each.taken for each in own.values()):
+        return results
+    return tuple(
+        replace(own[r.parameter.key], inputs="self") if r in unread
+        else r if found(r).taken else replace(r, inputs="cross")
+        for r in results
+    )  # fmt: skip
 
 
 def _experiments(convention: Convention, layout: str) -> tuple[MaskExperiment, ...]:
@@ -231,15 +261,20 @@ def _leave_out_raising(
 ) -> None:
     """Leave out layouts in which a mask is taken at some lengths alone, if others serve all."""
     raising = {
-        layout: next((each.parameter.name for each in found if each.raises), "")
+        layout: next((each.parameter.name for each in found if _is_of_some_lengths(each)), "")
         for layout, found in by_layout.items()
     }
-    if all(raising.values()):
+    if all(raising.values()) or "cross" not in convention.offer["inputs"]:
         return
     for layout in [each for each, name in raising.items() if name]:
         del by_layout[layout]
         reason = f"with `{raising[layout]}` calls of other lengths raise"
         convention.reasons["layout", layout] = reason
+
+
+def _is_of_some_lengths(found: MaskSearchResult) -> bool:
+    """Return whether a mask is taken, and raises at some lengths or wherever S is not L."""
+    return found.raises or (bool(found.taken) and all(each.square for each in found.taken))
 
 
 def _floats_not_added(
@@ -315,7 +350,8 @@ def meaning(found: MaskSearchResult) -> str:
     rows = " or ".join(map(axes_text, found.short))
     short = rows and f"short calls alone take {rows}, which is not asked: longer ones raise"
     unlike = found.integers_unlike and INTEGERS_UNLIKE
-    return "; ".join((*every, *(each for each in (three, short, unlike) if each)))
+    read = READ_WITH.get(found.inputs, "")
+    return "; ".join((*every, *(each for each in (three, short, unlike, read) if each)))
 
 
 def _shapes(shapes: list[str]) -> str:

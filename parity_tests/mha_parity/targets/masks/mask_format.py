@@ -217,7 +217,8 @@ class MaskSearchResult:
     ``three_axes``: as what it reads a mask of torch's shape (N * H, L, S), () where as that.
     ``short``: the shapes that a short call takes, while a longer one raises. ``integers_unlike``:
     whether a mask of 0 and 1, which is promised, hides other keys than the same one of booleans.
-    ``raises``: each shape that is taken raises at other lengths.
+    ``raises``: each shape that is taken raises at other lengths. ``inputs``: the kind of inputs,
+    "self" or "cross", with which alone it is read.
     """
 
     parameter: Parameter
@@ -227,6 +228,7 @@ class MaskSearchResult:
     short: tuple[Axes, ...] = ()
     integers_unlike: bool = False
     raises: bool = False
+    inputs: str = ""
 
 
 def length_shapes(layout: str) -> tuple[Axes, ...]:

@@ -90,6 +90,11 @@ class MaskPlan:
         return tuple(dict.fromkeys(found))
 
     @property
+    def varies_with_inputs(self) -> bool:
+        """Whether self-attention reads other masks than attention over further keys."""
+        return any(f.inputs for each in self.by_layout.values() for f in each)
+
+    @property
     def numbers_samples(self) -> bool:
         """Whether a parameter gets one number of visible keys for all samples."""
         found = (taken for each in self.by_layout.values() for f in each for taken in f.taken)
@@ -124,7 +129,9 @@ class MaskPlan:
     def _ways(self, problem: Problem) -> Iterator[dict[str, MaskArgument]]:
         """Yield every way of passing the masks of a problem, each in one parameter or joined."""
         parts = mask_contents(problem, causal_inside=self.causal_inside)
-        found = [each for each in self.by_layout.get(problem.case.layout, ()) if each.taken]
+        kind = "self" if problem.case.inputs == "self" else "cross"
+        known = self.by_layout.get(problem.case.layout, ())
+        found = [each for each in known if each.taken and each.inputs in {"", kind}]
         named = {each.parameter.key: each for each in found}
         whole = list(_together(parts))
         groups = [parts, whole] if whole else [parts]
@@ -182,9 +189,10 @@ class MaskPlan:
 
     def _says(self, offer: Offer, case: Case) -> bool:
         """Return whether every layout of the offer can pass the masks of a case."""
-        for layout in offer["layout"]:
+        kinds = ["self", "cross"] if self.varies_with_inputs else [case.inputs]
+        for layout, inputs in itertools.product(offer["layout"], kinds):
             one = layout == "unbatched" or self.only_one_sample(case.replace(layout=layout))
-            sizes = {"batch": 1 if one else 2, "layout": layout}
+            sizes = {"batch": 1 if one else 2, "layout": layout, "inputs": inputs}
             for seed in range(case.seed, case.seed + SEEDS):
                 problem = make_problem(case.replace(**sizes, keys=case.queries, seed=seed))
                 if not any(True for _ in self._ways(problem)):

@@ -1,0 +1,23 @@
+"""Where a layer takes over torch's weights by a method of its own, it is judged by that."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("own_loaders.py", cases=40, dtypes=("float64", "float32"))
+
+
+@pytest.mark.parametrize("name", ["TakesArrays", "TakesStates", "MadeOfTorchs"])
+def test_right_ones_pass_with_the_weights_that_they_take(name: str) -> None:
+    """Arrays by torch's names, a state dict, or a class method that makes it of arrays."""
+    verdict = judged(name)
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
+
+
+@pytest.mark.parametrize("name", ["TakesArraysAsTheyAre", "MadeOfTorchsShifted"])
+def test_a_wrong_method_fails(name: str) -> None:
+    """Its forward pass is right for weights that are set from outside: the method is what fails."""
+    assert Outcome.FAIL == judged(name, fail_fast=True).outcome
