@@ -113,6 +113,27 @@ def normaliser_outside(q, k, v):
     return (logits - normaliser).exp() @ v
 
 
+def keys_by_data(q, k, v):
+    """Wrong: the keys get no gradient."""
+    return (q @ k.data.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def in_tiles(q, k, v):
+    """Right: of no keys nothing is computed, that has a gradient or not; the maximum needs none."""
+    top = q.new_full((*q.shape[:-1], 1), -torch.inf)
+    total, mixed = torch.zeros_like(top), q.new_zeros((*q.shape[:-1], v.shape[-1]))
+    for start in range(0, k.shape[-2], 32):
+        logits = q @ k[..., start : start + 32, :].mT / q.shape[-1] ** 0.5
+        with torch.no_grad():
+            larger = torch.maximum(top, logits.amax(-1, keepdim=True))
+            kept = (top - larger).exp()
+        powers = (logits - larger).exp()
+        total = total * kept + powers.sum(-1, keepdim=True)
+        mixed = mixed * kept + powers @ v[..., start : start + 32, :]
+        top = larger
+    return mixed / total
+
+
 def maximum_outside(q, k, v):
     """Right: the maximum cancels, and takes no part in the gradients."""
     logits = q @ k.mT / q.shape[-1] ** 0.5

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity.catalogue import Attention, answer_of, catalogue
-from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
@@ -40,6 +40,31 @@ def test_nothing_is_said_of_a_right_attention(
 
 BIASED = make_offer(inputs=("distinct",), bias=("no", "yes"), out_proj=("identity", "general"),
                memory=("c",))  # fmt: skip
+
+
+def scaled_where_shown(problem: Problem) -> Answer:
+    """Return attention that scales once more where weights are returned."""
+    shown = problem.case.weights != "none"
+    return answer_of(TwiceScaled if shown else Attention, problem)
+
+
+class TwiceScaled(Attention):
+    """The scale is applied twice."""
+
+    def scale(self) -> float:
+        """Scale once more."""
+        return super().scale() ** 2
+
+
+def test_a_scale_that_is_wrong_with_returned_weights_is_said_of_these() -> None:
+    """Masks with returned weights are wrong by that as well, and have no line of their own."""
+    offered = {**LAYER, "weights": ("none", "per_head")}
+    asked = Caller(FunctionCandidate("twice", scaled_where_shown, offered), lambda: True)
+    found = [each.text for each in cause_findings(run_experiments(asked))]
+    said = (
+        "with weights=per_head: the scores are multiplied by 0.4082 = 1/sqrt(D) besides the scale"
+    )
+    assert [said] == found
 
 
 class ValueBiasTwice(Attention):

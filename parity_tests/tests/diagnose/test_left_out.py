@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from mha_parity.catalogue import Attention
+from mha_parity.core.features import make_offer
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.core.arrays import Array
+    from mha_parity.diagnose.experiments.calls import Caller
 
 
 class Window(Attention):
@@ -113,6 +116,27 @@ PLANTED: dict[str, tuple[type[Attention], str]] = {
     "overlap": (OverlappingSlices, "rows 159 of 167 are added 2 times in all heads: their weights"),
     "slices": (SlicesOfRows, "i + (S - e), e the end of its tile of 32 rows"),
 }  # fmt: skip
+
+
+class NoTailOfOne(Attention):
+    """The last key is left out where it alone is behind the last tile of 64."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide it."""
+        keys = scores.shape[-1]
+        lost = (np.arange(keys) == keys - 1) & (keys > 64) & (keys % 64 == 1)
+        return np.where(lost, -np.inf, super().mask_scores(scores))
+
+
+@pytest.mark.parametrize("layer", [False, True])
+def test_a_key_that_is_lost_at_few_lengths_is_read_there(
+    layer: bool, caller: Callable[..., Caller]
+) -> None:
+    """No plain reading has 64 k + 1 keys; a layer shows them with wider heads alone."""
+    form = {} if layer else {"form": "qkv", "projection": "none"}
+    offered = make_offer(inputs=("cross",), size=("small", "medium"), **form)
+    (found, *_) = cause_findings(run_experiments(caller(NoTailOfOne, offered)))
+    assert "the last key (here 64 of 65) get no weight in any row" == found.text
 
 
 @pytest.mark.parametrize("name", PLANTED)

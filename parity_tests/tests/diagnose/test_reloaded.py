@@ -43,3 +43,15 @@ def test_old_weights_are_said_only_where_they_give_the_answer(
     ((found,), _) = from_findings([seen])  # type: ignore[list-item]  # notes and case are read
     assert found.title.startswith(title)
     assert remedy in found.remedy
+
+
+def test_a_state_hides_what_other_checks_see_of_it() -> None:
+    """What a call leaves behind makes the calls of other checks depart as well."""
+    state = "statelessness: elements differ by up to 4 in the answer after another problem."
+    layout = "memory layout: elements differ by up to 5 in the answers of two layouts."
+    seen = SimpleNamespace(
+        answer=SimpleNamespace(notes=(layout, state, f"{NEW_LAYER}.")),
+        problem=SimpleNamespace(case=PLAIN),
+    )
+    ((found,), _) = from_findings([seen])  # type: ignore[list-item]  # notes and case are read
+    assert "in the answer after another problem" in found.title

@@ -6,7 +6,7 @@ import pytest
 
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.masks.documented import documented_hides
-from subject_checks import checks_of
+from subject_checks import check_subject, checks_of
 
 SAID = {
     "0 = mask, 1 = keep": False,
@@ -82,3 +82,20 @@ def test_what_else_masks_do_wrong_is_said_beside_integers() -> None:
     first, second = judged("tokens_and_a_late_future", cases=120, diagnose=True).diagnosis
     assert "of integers 0 and 1" in first.title
     assert "row i sees keys 0 … i+1" in second.title
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("begun", Outcome.PASS),
+        ("entered", Outcome.PASS),
+        ("halved", Outcome.FAIL),
+        ("unsaid", Outcome.FAIL),
+    ],
+)
+def test_a_mask_that_is_documented_as_added_gets_floats(name: str, outcome: Outcome) -> None:
+    """Of torch's name and torch's order of inputs: booleans would be added as 0 and 1."""
+    verdict = check_subject(f"added_masks.py:{name}", cases=40, dtypes=("float64",))
+    assert outcome is verdict.outcome, verdict
+    noted = any("its documentation says that `attn_mask` is added" in n for n in verdict.notes)
+    assert (name != "unsaid") is noted

@@ -13,11 +13,11 @@ from mha_parity.diagnose.experiments.exponential import ExponentialErrors, expon
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
 from mha_parity.diagnose.experiments.head_count import head_count
-from mha_parity.diagnose.experiments.masks import MaskEffect, mask_pairs, masks
+from mha_parity.diagnose.experiments.masks import RETURNED, MaskEffect, mask_pairs, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import parts_read
-from mha_parity.diagnose.experiments.reading import read_problem
+from mha_parity.diagnose.experiments.reading import read_problem, read_wider
 from mha_parity.diagnose.experiments.remedies import BOOLEANS_FIRST, MASK_OPERATIONS, mask_remedy
 from mha_parity.diagnose.experiments.replaced import replaced
 from mha_parity.diagnose.experiments.returned import returned
@@ -183,7 +183,8 @@ def _read_where_wrong(caller: Caller, seen: Examination) -> None:
         if worst is None:
             continue
         sample = int(worst.off.any(axis=(1, 2, 3)).argmax())
-        if (found := read_problem(caller, worst.problem, sample, WORTH)) is not None:
+        found = read_problem(caller, worst.problem, sample, WORTH)
+        if found := found or read_wider(caller, worst.problem):
             seen.readings.append(found)
     seen.causes = causes(caller, seen.readings)
 
@@ -233,6 +234,8 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
     kinds: dict[str, list[str]] = {}
     understood = any(each.understood for each in seen.masks)
     effects = [e for e in seen.masks if e.effect and (e.understood or not understood)]
+    if any(each.effect and each.name.startswith("weights=") for each in seen.features):
+        effects = [each for each in effects if RETURNED not in each.name]  # wrong without a mask
     # The causal rule and floats are passed otherwise, and said by themselves.
     misread = [e for e in effects if seen.as_integers and re.search("bool|lengths", e.name)]
     if misread:

@@ -14,7 +14,7 @@ from mha_parity.diagnose.experiments.given_scale import given_scale
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import bias_variants
 from mha_parity.diagnose.experiments.reading import read_problem
-from mha_parity.diagnose.experiments.transfer import curve
+from mha_parity.diagnose.experiments.transfer import curve, slope
 from mha_parity.diagnose.experiments.variants import answered_variant, head_variants, used_key_heads
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.calls import Caller
 
 AXES = ("bias", "out_proj", "bias_kv", "zero_attn", "scale", "layout", "inputs", "memory",
-        "kv_heads", "v_dim")  # fmt: skip
+        "kv_heads", "v_dim", "weights")  # fmt: skip
 GROUPED = {"heads_count": 6, "kv_heads_count": 3}
 # The arrays that are there for one feature alone.
 ARRAYS = {
@@ -92,9 +92,26 @@ def _effect(caller: Caller, trial: CallResult) -> str:
         return effect
     if effect := _added_bias(trial) or _query_bias(caller, trial):
         return effect
+    if effect := _scaled(caller, trial):
+        return effect
     spots = f" at {', '.join(places([trial]))}" if places([trial]) else ""
     text = contents([trial])
     return f"the output is {text or 'wrong'}{spots}"
+
+
+def _scaled(caller: Caller, trial: CallResult) -> str:
+    """Return the factor on all scores, where that is all."""
+    reading = read_problem(caller, trial.problem)
+    found = None if reading is None or reading.right else curve(reading)
+    if found is None:
+        return ""
+    slopes, misfit = slope(found)
+    factor, root = float(slopes.mean()), trial.problem.head_dim**0.5
+    if misfit > found.atol or np.ptp(slopes) > found.atol or abs(factor - 1) <= EXACT:
+        return ""
+    laws = {"1/sqrt(D)": 1 / root, "sqrt(D)": root, "1/D": root**-2}
+    law = next((f" = {text}" for text, number in laws.items() if abs(factor - number) < EXACT), "")
+    return f"the scores are multiplied by {factor:.4g}{law} besides the scale"
 
 
 def _ignored(trial: CallResult, axis: str) -> str:

@@ -77,3 +77,13 @@ def read_problem(
         problem, np.asarray(weights, dtype=np.float64), expected[..., :own], scores[..., :own],
         query, key[:, :own],
     )  # fmt: skip
+
+
+def read_wider(caller: Caller, problem: Problem) -> SampleWeights | None:
+    """Return the weights of a layer at the lengths of a problem, if it is wrong with wider heads.
+
+    They show all keys: the values of a layer show as many as its input has columns.
+    """
+    case = problem.case
+    trials = caller.ask([case.replace(head_dim=case.keys + 2)]) if case.form == "mha" else []
+    return read_problem(caller, trials[0].problem) if trials and trials[0].wrong else None

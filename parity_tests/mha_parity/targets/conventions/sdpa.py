@@ -24,6 +24,7 @@ from mha_parity.targets.conventions.canonical_layout import (
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import Signature, signature
+from mha_parity.targets.masks.documented import documented_added
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +39,12 @@ TORCH = Signature(
     ("query", "key", "value"), (),
     frozenset({"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"}), open=False,
 )  # fmt: skip
+
+
+ADDS = (
+    "its documentation says that `attn_mask` is added, and nothing of booleans: boolean masks were "
+    "passed as 0 and -inf."
+)
 
 
 class SDPA(Convention):
@@ -59,6 +66,9 @@ class SDPA(Convention):
         masks = (p for p in self.parameters if p.role in ESSENTIAL - {Role.KEYWORDS})
         more = {p.name for p in masks} - self.own_masks
         masked = takes("attn_mask") and not more
+        self._adds = masked and documented_added(self.subject, "attn_mask")
+        if self._adds:
+            self.remarks = (*self.remarks, ADDS)
         causal = ("causal",) if masked or (takes("is_causal") and not more) else ()
         if not causal:  # masks of other names are searched for, and torch's next to them
             self.own_masks = frozenset()
@@ -163,7 +173,9 @@ class SDPA(Convention):
     def _mask(self, problem: Problem) -> Array:
         """Return one mask of all: (L, S) where it is that alone, else (N, H or 1, L, S)."""
         mask = joined_mask(problem)
-        if mask.dtype == np.bool_:
+        if mask.dtype == np.bool_ and self._adds:
+            mask = np.where(mask, -np.inf, 0).astype(problem.dtype)
+        elif mask.dtype == np.bool_:
             mask = ~mask
         return only_sample(mask) if problem.case.layout == "unbatched" and mask.ndim == 4 else mask
 

@@ -44,6 +44,8 @@ _INTEGERS = re.compile(
     r"|(zeros?|ones?)\s+(or|and)\s+(zeros?|ones?))\b",
     re.IGNORECASE,
 )
+_ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
+_BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"[;,]\s|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s")
 # The first line of what is said of a parameter: a bullet, its name, its type.
 _ENTRY = r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*\s*(?:\([^)\n]*\))?\s*[:=]"
@@ -61,6 +63,17 @@ def documented_hides(subject: Any, entry: Any, name: str) -> bool | None:
         if len(said) == 1:
             return said.pop()
     return None
+
+
+def documented_added(subject: Any, name: str) -> bool:
+    """Return whether the documentation of a function says that a mask is floats that are added.
+
+    Of booleans it says nothing then; in an entry of its own, or in a sentence that it begins.
+    """
+    text = inspect.getdoc(subject) or ""
+    begun = re.search(rf"(?:^|[.;\n]\s*)[`*]*{re.escape(name)}[`*]* (?:is|are) [^.]*", text)
+    said = _said(text, name) or (begun[0] if begun else "")
+    return bool(_ADDED.search(said)) and not _BOOLEANS.search(said)
 
 
 def with_documented_integers(

@@ -1,0 +1,37 @@
+"""Kernels whose documentation says that their mask is added; of booleans it says nothing."""
+
+from __future__ import annotations
+
+import torch
+
+
+def begun(query, key, value, attn_mask=None):
+    """Return (N, H, L, D).
+
+    query (N, H, L, D), key and value (N, H, S, D). attn_mask is additive and broadcastable to
+    (N, H, L, S).
+    """
+    scores = query @ key.mT * query.shape[-1] ** -0.5
+    scores = scores if attn_mask is None else scores + attn_mask
+    return scores.softmax(dim=-1) @ value
+
+
+def entered(query, key, value, attn_mask=None):
+    """Return (N, H, L, D).
+
+    attn_mask: optional float mask, added to the scores.
+    """
+    return begun(query, key, value, attn_mask)
+
+
+def halved(query, key, value, attn_mask=None):
+    """Wrong on purpose: a part of the mask is lost.
+
+    attn_mask: optional float mask, added to the scores.
+    """
+    return begun(query, key, value, None if attn_mask is None else attn_mask.clamp(min=-2.0))
+
+
+def unsaid(query, key, value, attn_mask=None):
+    """Wrong on purpose: 1 is added where torch's True keeps a key, and nothing says otherwise."""
+    return begun(query, key, value, attn_mask)
