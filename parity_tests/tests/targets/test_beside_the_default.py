@@ -33,7 +33,7 @@ def test_an_input_that_nearly_is_the_keys_leaves_the_run_open() -> None:
     assert "only correlates with attention over it by 0." in verdict.sentence
 
 
-@pytest.mark.repeats(4)
+@pytest.mark.repeats(5)
 @pytest.mark.parametrize(
     ("name", "outcome", "why"),
     [
