@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.rng import largest_number
 from mha_parity.core.arrays import merge_heads
 from mha_parity.core.compare import as_float64, same_kind
 from mha_parity.core.features import EXTREME_VALUES
@@ -107,21 +106,6 @@ def nan_of_other_heads(problem: Problem, judged: JudgedArray, answer: Array) -> 
     if not judged.mixed and problem.case.form == "mha":
         places |= np.asarray(problem.masked_rows().any(axis=1))[..., None]
     places |= nan_past_rows(problem)
-    return np.asarray(places & np.isnan(as_float64(answer)))
-
-
-def nan_of_lowest(problem: Problem, judged: JudgedArray, answer: Array) -> Array:
-    """Return where rows are NaN of which the most negative number hides every visible key.
-
-    Divided by ln 2, or next to a negative score, that number is -inf, and all keys are hidden.
-    """
-    lowest = -largest_number(problem.case.dtype) * (1 - roundoff(problem.dtype))
-    added = problem.additive()
-    low = np.asarray(added <= lowest)
-    rows = np.asarray((problem.hidden() | low).all(axis=-1) & low.any(axis=-1))
-    if judged.name == "output" and problem.case.form == "mha":  # NaN times 0 is NaN
-        rows = np.broadcast_to(rows.any(axis=1, keepdims=True), rows.shape)
-    places = _elements(rows, judged)
     return np.asarray(places & np.isnan(as_float64(answer)))
 
 

@@ -138,8 +138,6 @@ class OutputJudge:
             return self._without_keys(check)
         excepted = left_out | nonfinite.masked_row_elements(self.problem, judged)
         excepted = excepted | nonfinite.nan_of_other_heads(self.problem, judged, found)
-        if self.settings.fully_masked in {None, "nan"}:
-            excepted = excepted | nonfinite.nan_of_lowest(self.problem, judged, found)
         check_results = self._policies(check, judged, found)
         places = nonfinite.kind_mismatch(judged, found, excepted)
         if places.any():

@@ -1,4 +1,4 @@
-"""The console of the commands: what is printed to a pipe that nobody reads any more is dropped."""
+"""The console of the commands: what is printed to a pipe whose reader has ended is dropped."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _correlations(verdict: Verdict, page: ReportText, *, absent: bool) -> Pairs:
     ``absent`` ones narrow down an unknown cause, and add nothing to a known one.
     """
     pairs: Pairs = []
-    for name, rows in wording.common(verdict):
+    for name, rows in wording.titled_common(verdict):
         pairs.append((name, page.flow(_counted(row) for row in rows)))
     passing = correlations.absent(verdict)
     if passing and absent:

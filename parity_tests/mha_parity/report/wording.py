@@ -142,7 +142,7 @@ def source_links(source: str) -> list[tuple[str, str]]:
     return found
 
 
-def common(verdict: Verdict) -> list[tuple[str, list[FeatureRow]]]:
+def titled_common(verdict: Verdict) -> list[tuple[str, list[FeatureRow]]]:
     """Return a title and rows for each axis of which failures have values in common.
 
     Where features separate several bugs, each has its own.

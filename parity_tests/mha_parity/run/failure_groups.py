@@ -1,6 +1,6 @@
 """Find the features that failing cases have and others lack: one group of features for each bug.
 
-Each question is a one-sided hypergeometric test: by how many draws in a thousand would so many of
+Each question is a one-sided hypergeometric test: in how many of a thousand draws would as many of
 the failing cases have certain values of one axis, if failures fell on cases by chance? The values
 are chosen after the failures are known, so the probability is multiplied by the number of choices:
 of the axis, and of as many of its values. It has to stay below ``LEVEL``.

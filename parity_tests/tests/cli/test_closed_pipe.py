@@ -71,7 +71,7 @@ def test_the_console_goes_on(kind: type[Console], monkeypatch: pytest.MonkeyPatc
     if kind is PipeConsole:
         console.print("first")
         console.print("second")
-        assert dropped == ["once"]
+        assert ["once"] == dropped
     else:
         with pytest.raises((SystemExit, BrokenPipeError)):
             console.print("first")

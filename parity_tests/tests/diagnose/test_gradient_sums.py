@@ -29,7 +29,7 @@ BOOLEAN = ("none", "causal", "bool2d")
 
 def effects(level: Level) -> tuple[str, ...]:
     """Return what is measured of a backward pass that subtracts something else."""
-    kind = type("Level", (VJP,), {"level": level})
+    kind = type("Level", (VJP,), {"subtracted_row_term": level})
     offer = whole_offer() | {"dtype": ("float64",), "gradients": ("yes",)}
     return gradient_effects(
         Caller(FunctionCandidate("level", with_gradients(kind)(), offer), lambda: True)

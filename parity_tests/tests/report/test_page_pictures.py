@@ -72,10 +72,10 @@ def test_a_picture_of_another_case_says_so(synthetic: Callable[..., Verdict]) ->
     nan = dataclasses.replace(failure.check_result, error=np.inf)
     heading = html_page.picture_heading
     same = dataclasses.replace(failure, case=picture.case)
-    assert heading(picture, same) == ""
-    assert heading(other, same) == "The same at sizes that show more"
+    assert "" == heading(picture, same)
+    assert "The same at sizes that show more" == heading(other, same)
     by_nan = dataclasses.replace(same, check_result=nan)
-    assert heading(other, by_nan) == "Another case that fails, by finite numbers"
+    assert "Another case that fails, by finite numbers" == heading(other, by_nan)
 
 
 def test_the_worst_head_comes_first(
@@ -263,7 +263,7 @@ def test_numbers_in_cells(value: float, shown: str) -> None:
 def test_no_line_of_a_note_breaks_within_an_option() -> None:
     """Options and hyphenated values are whole; words, minus signs and HTML are left alone."""
     text = html_page.unbroken("a - b < c: --strict-overflow fails it, along sdpa-math")
-    assert text == (
+    assert (
         'a - b &lt; c: <span class="unbroken">--strict-overflow</span> fails it, '
         'along <span class="unbroken">sdpa-math</span>'
-    )
+    ) == text

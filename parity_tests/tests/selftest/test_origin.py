@@ -24,8 +24,8 @@ def test_a_page_says_where_it_was_made() -> None:
     assert cpu() in last
     assert platform.python_version() in last
     assert "make it`" not in again
-    assert again.splitlines()[-2] == ""
-    assert origin.without_origin(again) == "| a |\n|---|\n| 1 |"
+    assert "" == again.splitlines()[-2]
+    assert "| a |\n|---|\n| 1 |" == origin.without_origin(again)
 
 
 @pytest.mark.parametrize("name", ["calibration", "accuracy", "mutants", "corpus", "diagnosis"])

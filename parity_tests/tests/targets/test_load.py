@@ -356,7 +356,7 @@ def test_a_library_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "whole.py").write_text("def attention(Q, K, V):\n    return Q\n", encoding="utf-8")
     lacking = load.load(f"{tmp_path}/lacking.py:attention")
     whole = load.load(f"{tmp_path}/whole.py:attention")
-    assert stand_ins.imported_in_name(lacking) == ("nosuchlib", "nosuchtoo")
+    assert ("nosuchlib", "nosuchtoo") == stand_ins.imported_in_name(lacking)
     assert () == stand_ins.imported_in_name(whole) == stand_ins.imported_in_name(3)
     said = remarks.not_installed("nosuchlib")
     assert said.startswith("the import of `nosuchlib` failed, and the target was judged without")

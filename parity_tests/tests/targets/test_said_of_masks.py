@@ -104,7 +104,7 @@ def test_a_refusal_says_what_required_masks_got() -> None:
         def forward(self, x: Any, padding_mask: Any) -> Any:
             raise ValueError(f"got {padding_mask} for {x.shape}")
 
-    with pytest.raises(ValueError, match=r"with None for `padding_mask`, raised ValueError"):
+    with pytest.raises(ValueError, match=r"with None for `padding_mask`: raised ValueError"):
         bind(Wants)
 
 
