@@ -336,3 +336,9 @@ class UnnamedLongestLoose(UnnamedLongest):
     """Wrong: every query sees the key behind it."""
 
     first_hidden = 2
+
+
+def make_attention(head_dim, scale=None):
+    """Return a function of q, k and v: no attention itself."""
+    scale = head_dim**-0.5 if scale is None else scale
+    return lambda q, k, v: (q @ k.mT * scale).softmax(-1) @ v

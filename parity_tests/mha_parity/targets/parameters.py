@@ -45,6 +45,10 @@ _INPUT = re.compile(
 _SIZE = re.compile(r"len|size|dim|width|n_embd|channels|features|num|max|^n_|block|ctx|window")
 
 
+# What a switch decides of another mask: which of its arrays it hides.
+_OF_A_MASK = re.compile(r"(^|_)(kv|keys?|quer(y|ies)|values?|pad(ding|ded)?|only)(_|$)")
+
+
 def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     """Return what a parameter of a constructor or of a call is for."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
@@ -53,6 +57,8 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     if certain := next(of_call, None):
         return certain
     found = next((each for each, pattern in _BY_NAME if re.search(pattern, plain)), None)
+    if found is Role.MASK and switch and _OF_A_MASK.search(plain):
+        return Role.OTHER
     if found in {Role.MASK, Role.CAUSAL} and "mask" in plain:
         return Role.CAUSAL if switch else Role.MASK
     if found is Role.SCORE_BIAS and switch and plain.endswith("n_bias"):

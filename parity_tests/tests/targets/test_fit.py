@@ -99,6 +99,7 @@ REFUSED = {
     "without_counterpart.py:TalkingHeads": "but `talk` has no counterpart in torch's layer",
     "without_counterpart.py:Rotary": "but `freqs_cis` has no counterpart in torch's layer",
     "without_counterpart.py:KeptSlopes": "but `slopes` has no counterpart in torch's layer",
+    "styles.py:make_attention": "but `head_dim`, `scale` are sizes and no inputs, so that it may",
     "given_weights.py:unknown_among_biases": "`W_second`, `W_third`, `n_heads` do not say which is",
     "styles.py:OneQueryASample": "computes attention; nearest tried: W_q, W_k, W_v, W_o as Line",
     "miscalled.py:raises_always": "but every call that was tried raised RuntimeError: boom [",

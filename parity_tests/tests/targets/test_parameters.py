@@ -45,6 +45,8 @@ def test_a_default_tells_a_switch_from_a_matrix() -> None:
     assert Role.CAUSAL == role("mask", "constructor", default=False)
     assert Role.MASK == role("mask", "constructor", None)
     assert Role.CAUSAL == role("use_causal_mask", "call", default=False)
+    assert Role.OTHER == role("mask_kv_only", "call", default=False)
+    assert Role.MASK == role("key_padding_mask", "call", default=None)
     assert Role.PROJECTION_BIAS == role("attention_bias", "constructor", default=True)
 
 

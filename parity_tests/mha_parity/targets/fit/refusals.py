@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
+from mha_parity.core.parameters import Role
+from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import names
@@ -185,6 +187,9 @@ def _knows_no_heads(how: Interpretation, layers: Layers) -> bool:
     return made is not None and not made.has("heads", "head_dim") and not how.many_heads
 
 
+_SIZES = frozenset({Role.SIZE, Role.HEADS, Role.SCALE, Role.DROPOUT})
+
+
 def why_refused(
     name: str,
     layers: Layers | None,
@@ -204,11 +209,23 @@ def why_refused(
         return refusal_of_unnamed_roles(name, best.correlation, best.interpretation.unnamed)
     if trials:
         return refusal_nothing_fits(name, trials)
-    if layers is None:
-        said = ", ".join(f"`{each.name}`" for each in named)
-        why = f", but {said} do not say which is what" if said else " without a readable signature"
-        return f"got {name}{why}; {ADAPTER}."
-    return f"got {name}, but {_obstacle(layers)}; {ADAPTER}."
+    why = _unreadable(named) if layers is None else f", but {_obstacle(layers)}"
+    return f"got {name}{why}; {ADAPTER}."
+
+
+def _unreadable(named: Sequence[inspect.Parameter]) -> str:
+    """Return why no call of a function was made."""
+    said = ", ".join(f"`{each.name}`" for each in named)
+    if named and all(_is_a_size(each) for each in named):
+        makes = f", but {said} are sizes and no inputs, so that it may make an attention"
+        return f"{makes}; call it in the file and name what it returns"
+    return f", but {said} do not say which is what" if said else " without a readable signature"
+
+
+def _is_a_size(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter of a function is a size, a scale or a dtype by its name."""
+    role = parameters.role(parameter.name, "call", parameter.default)
+    return role in _SIZES or parameter.name in {"dtype", "device", "bias"}
 
 
 def _obstacle(layers: Layers) -> str:
