@@ -148,3 +148,24 @@ def _differs(value: object, default: object) -> bool:
 def _shown(default: object) -> str:
     text = repr(default)
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+# What a layer may keep its configuration under.
+_HOLDERS = r"self\.\w*(?:cfg|config|conf|args|opts?|hparams)\w*"
+
+
+def switches_of_config(subject: Any, config: str) -> tuple[Parameter, ...]:
+    """Return the causal switches that a class reads of its configuration, by their names.
+
+    No constructor and no call shows them. ``config`` is the constructor's argument that holds them.
+    """
+    try:
+        source = inspect.getsource(subject)
+    except (OSError, TypeError):
+        return ()
+    read = re.findall(rf"\b(?:{re.escape(config)}|{_HOLDERS})\.(\w+)\b", source)
+    return tuple(
+        Parameter(name=each, of="constructor", role=Role.CAUSAL, default="of a configuration")
+        for each in dict.fromkeys(read)
+        if role(each, "constructor", default=False) is Role.CAUSAL
+    )  # fmt: skip

@@ -328,6 +328,8 @@ def _of_score(found: transfer.Curve) -> WeightsFinding | None:
 
 
 def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFinding | None:
+    shows = (np.where(found.usable, found.x, 0) != 0).any(axis=(1, 2))
+    slopes = slopes[shows] if shows.any() else slopes  # a head with one key a row has no slope
     if np.ptp(slopes) > found.atol:
         listed = ", ".join(f"{s * found.reading.problem.scale:.4g}" for s in slopes)
         return WeightsFinding(

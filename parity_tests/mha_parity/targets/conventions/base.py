@@ -99,6 +99,7 @@ class Convention(ABC):
         self.meanings: dict[str, str] = {}
         self.mask_switches: dict[str, str] = {}  # by key, the mask that they leave unread
         self.untried: dict[str, str] = {}
+        self.configured: tuple[Parameter, ...] = ()  # what is read of a configuration
         self.hides_future = False
         self._tried: Mapping[str, Any] | None = None
         self._planned_last: tuple[MaskPlan, Problem, dict[str, MaskArgument]] | None = None
@@ -126,6 +127,7 @@ class Convention(ABC):
             *parameters.described(made, "constructor"),
             *parameters.described(called, "call"),
             *self._unfollowed,
+            *self.configured,
         )
         return tuple(
             replace(

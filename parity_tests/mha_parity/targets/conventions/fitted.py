@@ -356,6 +356,7 @@ class Fitted(InterpretedCalls):
             self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
+        self.configured = () if self.hides_future else self.config_switches
         self.remarks = (*remarks, *self.norm_remarks, *built_remarks(self.how, self._new))
 
     def _hides_the_future(self) -> bool:

@@ -41,12 +41,13 @@ from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import ROWS, modes_of
 from mha_parity.targets.masks.mask_format import MaskHolder
-from mha_parity.targets.parameters import role
+from mha_parity.targets.parameters import role, switches_of_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.weights import WeightArgument
@@ -94,7 +95,9 @@ class InterpretedCalls(Convention):
 
     def _new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
         named = self._named[0]
-        return new_layer(self.subject, self.construct, named, construction, sizes, **more)
+        layer = new_layer(self.subject, self.construct, named, construction, sizes, **more)
+        self._record({p.key: bool(more[p.name]) for p in self.configured if p.name in more})
+        return layer
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new layer that holds the problem's weights."""
@@ -112,6 +115,13 @@ class InterpretedCalls(Convention):
             move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
         self.load(layer, problem, arguments)
         return layer
+
+    @property
+    def config_switches(self) -> tuple[Parameter, ...]:
+        """The causal switches that it reads of its configuration."""
+        made = self.how.construction
+        named = made is not None and made.config
+        return switches_of_config(self.subject, named) if named else ()
 
     @property
     def bias_values(self) -> tuple[str, ...]:

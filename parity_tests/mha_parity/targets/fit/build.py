@@ -42,7 +42,13 @@ def new_layer(
 
     """
     with target_errors(), offline(), with_globals(kind, dict(globals_read(kind)), sizes):
-        given = construction.arguments(sizes) | more
+        given = construction.arguments(sizes)
+        own = {p.name for p in named}
+        for name, value in more.items():  # a switch may be one of the configuration
+            if construction.config and name not in own:
+                setattr(given[construction.config], name, value)
+            else:
+                given[name] = value
         positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY and p.name in given]
         args = [given.pop(name) for name in positional]
         layer = construct(*args, **given)
