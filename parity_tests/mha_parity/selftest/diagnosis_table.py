@@ -46,6 +46,7 @@ SETS = (
     "500 cases",
     "500 cases, on a loaded machine",
     "500 cases",
+    "500 cases",
 )
 COLUMNS = "| attentions | red | named or described | vague | misleading | found after mending |"
 
