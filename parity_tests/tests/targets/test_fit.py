@@ -395,3 +395,13 @@ def test_weights_keep_their_side_where_heads_are_merged_wrongly() -> None:
     """Nothing correlates with attention then: the output with that one mistake tells X @ W."""
     verdict = judged("given_weights.py:width_first")
     assert any("Wq, Wk, Wv, Wo applied as X @ W;" in note for note in verdict.notes), verdict.notes
+
+
+def test_a_backward_pass_of_its_own_is_not_denied() -> None:
+    """A layer of NumPy's arrays has one: the reason is that it is not called."""
+    plain = load.load(f"{SUBJECTS}/own_layers.py:NumpyLayer")
+    own = type("Own", (plain,), {"backward": lambda _, cotangent: cotangent})
+    reasons = [bind(each).reasons["gradients", "yes"] for each in (plain, own)]
+    assert ["has no `vjp` or `backward`", "no small call shows what its `backward` takes"] == [
+        reasons[0].partition(", and ")[2], reasons[1].partition(" and ")[0],
+    ]  # fmt: skip

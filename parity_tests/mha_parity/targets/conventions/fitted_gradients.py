@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 RESIDUAL = "the input that is added to the output has gradients of its own"
 WIDER = "its heads are wider than torch's"
+NOT_CALLED = "no small call shows what its `{}` takes and returns"
 CONVERTED = "a function of its own converts its weights"
 FIRST_ROWS = "its first row alone is a query, and other rows were asked in samples of their own"
 PARTIAL = "it has no weights of its own for some of q, k and v"
@@ -43,7 +44,8 @@ PARTIAL = "it has no weights of its own for some of q, k and v"
 def no_gradients(subject: object, how: Interpretation, library: str) -> str:
     """Return why a target called so is not asked for gradients; "" where it is."""
     if library not in {"torch", "jax"}:
-        return NONE_OFFERED
+        own = (name for name in ("vjp", "backward") if callable(getattr(subject, name, None)))
+        return next((NOT_CALLED.format(name) for name in own), NONE_OFFERED)
     if torch_taker(subject) is not None:
         return CONVERTED
     if how.residual:
