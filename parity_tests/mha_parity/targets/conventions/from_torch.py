@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.targets.conventions.calls import target_errors
+from mha_parity.targets.conventions.signatures import ANY, signature
 from mha_parity.targets.problem_arrays import arrays_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def torch_taker(kind: Any) -> Take | None:
             return partial(_copy, getattr(kind, name))
     for name in LOADERS:
         method = inspect.getattr_static(kind, name, None)
-        names = tuple(inspect.signature(method).parameters)[1:] if callable(method) else ()
+        known = (signature(method) if callable(method) else None) or ANY
+        names = (*known.required, *known.optional)[1:]
         if len(names) == 1 and names[0] in MODULES | STATES and _speaks_of_torch(method):
             return partial(_load_whole, name, names[0])
         if {"in_proj_weight", "out_proj_weight"} <= {*names} <= {*ARRAYS}:
