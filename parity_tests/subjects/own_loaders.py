@@ -1,10 +1,12 @@
-"""NumPy layers that take over torch's layer by a method of their own, right and wrong."""
+"""Layers that take over torch's layer by a method of their own, right and wrong."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import nn
 
 
 def attend(q, k, v, heads):
@@ -94,3 +96,27 @@ class MadeOfTorchsShifted(MadeOfTorchs):
         q, k, v = np.split(made.b_in, 3)
         made.b_in = np.concatenate([q, v, k])
         return made
+
+
+class TakesBiases(nn.Module):
+    """Right: its Linears have biases by a switch, and it takes over a layer that has them."""
+
+    def __init__(self, embed_dim, num_heads, bias=True):
+        super().__init__()
+        self.heads = num_heads
+        self.to_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
+        self.to_out = nn.Linear(embed_dim, embed_dim, bias=bias)
+
+    @torch.no_grad()
+    def load_torch(self, mha):
+        """Copy the weights of an nn.MultiheadAttention."""
+        self.to_qkv.weight.copy_(mha.in_proj_weight)
+        self.to_qkv.bias.copy_(mha.in_proj_bias)
+        self.to_out.weight.copy_(mha.out_proj.weight)
+        self.to_out.bias.copy_(mha.out_proj.bias)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = self.to_qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return self.to_out((weights @ v).transpose(1, 2).flatten(2))

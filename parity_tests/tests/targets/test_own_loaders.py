@@ -11,9 +11,9 @@ from subject_checks import checks_of
 judged = checks_of("own_loaders.py", cases=40, dtypes=("float64", "float32"))
 
 
-@pytest.mark.parametrize("name", ["TakesArrays", "TakesStates", "MadeOfTorchs"])
+@pytest.mark.parametrize("name", ["TakesArrays", "TakesStates", "MadeOfTorchs", "TakesBiases"])
 def test_right_ones_pass_with_the_weights_that_they_take(name: str) -> None:
-    """Arrays by torch's names, a state dict, or a class method that makes it of arrays."""
+    """Arrays by torch's names, a state dict, a class method, or a layer that has all biases."""
     verdict = judged(name)
     assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
 

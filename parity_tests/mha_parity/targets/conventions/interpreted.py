@@ -102,7 +102,8 @@ class InterpretedCalls(Convention):
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new layer that holds the problem's weights."""
         construction = self.how.construction or Construction()
-        bias = problem.case.bias != "no" or not self.how.biased
+        # Of torch's layer it always gets biases, zero where a problem has none.
+        bias = problem.case.bias != "no" or not self.how.biased or bool(torch_taker(self.subject))
         length = construction.length_for(problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]

@@ -269,7 +269,8 @@ class LinearModule(OptionalInputs):
         """Return a new module that holds the problem's weights, or the one that has them."""
         if self.owned(problem, dropout):
             return self.instance
-        bias = problem.case.bias != "no"
+        # Of torch's layer it always gets biases, zero where a problem has none.
+        bias = problem.case.bias != "no" or bool(torch_taker(self.subject))
         length = max(LENGTH, problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = problem.query.shape[-1]
