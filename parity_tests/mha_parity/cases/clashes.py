@@ -20,6 +20,8 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
         for axis, v in (
             ("projection", "packed"),
             ("projection", "separate"),
+            ("projection", "by_head"),
+            ("projection", "shared"),
             ("bias", "yes"),
             ("bias", "in"),
             ("bias", "out"),
@@ -38,7 +40,10 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
             ("v_dim", "other"),
         )
     ),
-    ({"form": "mha", "kv_heads": "fewer"}, {"projection": "separate"}),
+    *(
+        ({"form": "mha", "kv_heads": "fewer"}, {"projection": v})
+        for v in ("separate", "by_head", "shared")
+    ),
     # Unlike widths need unlike inputs.
     ({"projection": "separate"}, {"inputs": "self"}),
     ({"projection": "separate"}, {"inputs": "cross"}),
@@ -80,6 +85,8 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
     ),
     # Where torch's bfloat16 product reads past a row, infinity reaches other keys in a projection.
     ({"form": "mha", "dtype": "bfloat16"}, {"regime": "infinite_value"}),
+    # The columns of one head are made small for it, which would be those of all.
+    ({"projection": "shared"}, {"regime": "largest_value"}),
     # A sum of large numbers of both signs overflows or not by its order.
     ({"out_proj": "general"}, {"regime": "largest_value"}),
     # What a row without keys is made of (NaN, 0, the mean of V) would decide.

@@ -11,6 +11,7 @@ import numpy as np
 
 from mha_parity.cases.masks import draw_masks
 from mha_parity.cases.rng import SPREAD, Stream, largest_number, numpy_dtype
+from mha_parity.core import head_projections
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.problem import Problem
 
@@ -102,7 +103,7 @@ def scale_factor(case: Case) -> float | None:
 
 def query_shared_with(case: Case) -> str:
     """Return which of key and value the query is too where the case says distinct, by the seed."""
-    able = (case.inputs, case.projection) == ("distinct", "packed")
+    able = case.inputs == "distinct" and case.projection not in {"separate", "none"}
     if not able or case.queries != case.keys or case.regime in BY_ROLE:
         return ""
     return SHARES[Stream(case.seed ^ SHARED).below(len(SHARES))]
@@ -128,14 +129,20 @@ def _weighted(case: Case, stream: Stream) -> dict[str, Array]:
             arrays["b_out"] = stream.normal(width)
     if case.regime == "subnormal":
         arrays["w_k"][::3] *= SUBNORMAL[case.dtype]
-    _repeat_heads(case, arrays)
+    if case.projection in head_projections.PROJECTIONS:  # sums over D channels, not over E
+        for name in ("w_q", "w_k", "w_v"):
+            arrays[name] *= math.sqrt(case.heads_count)
+    _share_between_heads(case, arrays)
     _shape_weights(case, arrays)
-    _repeat_heads(case, arrays)
+    _share_between_heads(case, arrays)
     return {"query": query, "key": key, "value": value} | arrays
 
 
-def _repeat_heads(case: Case, arrays: dict[str, Array]) -> None:
-    """Give all heads of a group the weights of its key head, in place, where heads are grouped."""
+def _share_between_heads(case: Case, arrays: dict[str, Array]) -> None:
+    """Give all heads of a group the weights of its key head, or each its own channels, in place."""
+    if case.projection in head_projections.PROJECTIONS:
+        held = {name: arrays[name] for name in head_projections.ARRAYS & arrays.keys()}
+        arrays |= head_projections.restricted(case, held)
     if case.kv_heads == "equal":
         return
     groups = case.heads_count // case.kv_heads_count

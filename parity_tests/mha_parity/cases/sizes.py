@@ -117,7 +117,7 @@ class SizeDraw:
             self._widen(sizes, features)
         if least:
             sizes[least] = int(kind == "ones")
-        three = features["inputs"] == "distinct" and features["projection"] == "packed"
+        three = features["inputs"] == "distinct" and features["projection"] != "separate"
         if three and kind == "small" and self.rng.random() < SHARED:
             kept = self.rng.choice(FOLDED)
             sizes["queries"] = sizes["keys"] = sizes[kept]

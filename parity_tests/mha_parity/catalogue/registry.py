@@ -97,10 +97,11 @@ class Bug:
 def whole_offer() -> dict[str, tuple[str, ...]]:
     """Return the offer of a candidate that can do everything but gradients.
 
-    Biases all or none, as torch's layer: that some are left out is for layers without them.
+    Biases all or none, and any weights, as torch's layer: others are for layers that lack some.
     """
     whole = {axis: tuple(values) for axis, values in AXES.items()}
-    return make_offer(**whole | {"gradients": ("no",), "bias": ("no", "yes")})
+    torchs = {"bias": ("no", "yes"), "projection": ("packed", "separate", "none")}
+    return make_offer(**whole | torchs | {"gradients": ("no",)})
 
 
 CATALOGUE: dict[str, Bug] = {}

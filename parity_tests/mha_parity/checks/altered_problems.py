@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.core.problem import INPUTS, WEIGHTS, Problem
 
 if TYPE_CHECKING:
@@ -23,8 +24,14 @@ CASE_AXES = {"key_padding_mask": "padding", "attn_mask": "attn"}
 
 
 def other_problem(problem: Problem) -> Problem:
-    """Return another problem of the same shapes: rows and weights reversed, times -1.5."""
+    """Return another problem of the same shapes: rows and weights reversed, times -1.5.
+
+    Weights of each head's own channels keep their places.
+    """
     weights = ("w_q", "w_k", "w_v", "b_v", "bias_v", "w_out")
+    if problem.case.projection in PROJECTIONS:
+        other = _changed(problem, INPUTS, lambda a: a[..., ::-1])
+        return _changed(other, (*INPUTS, *weights), lambda a: a * a.dtype.type(-1.5))
     return _changed(problem, (*INPUTS, *weights), lambda a: a[..., ::-1] * a.dtype.type(-1.5))
 
 

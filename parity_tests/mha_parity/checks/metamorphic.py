@@ -16,6 +16,8 @@ from mha_parity.cases.rng import Stream
 from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.compare import absolute_difference, as_float64
 from mha_parity.core.features import EXTREME_VALUES
+from mha_parity.core.head_projections import PROJECTIONS
+from mha_parity.core.problem import INPUTS
 from mha_parity.oracle.row_tails import nan_past_rows
 from mha_parity.targets.masks.finite_fill import USUAL
 
@@ -155,7 +157,8 @@ def batch_independence(problem: Problem) -> RelatedProblem | None:
 def head_independence(problem: Problem) -> RelatedProblem | None:
     """Negate the queries and values of one head: the outputs of all others stay the same.
 
-    In a layer of grouped heads it is all heads of one group, which have one value.
+    In a layer of grouped heads it is all heads of one group, which have one value. Where each head
+    projects its own channels, these are negated in all inputs.
     """
     heads = problem.num_heads
     if heads < 2 or problem.w_out is not None or problem.num_kv_heads != heads:
@@ -164,22 +167,36 @@ def head_independence(problem: Problem) -> RelatedProblem | None:
     if size == heads:  # one group of all
         return None
     chosen = problem.case.seed % heads // size
-    changes: dict[str, object] = {}
-    for name, width in (("q", problem.head_dim), ("v", problem.v_head_dim)):
-        own = np.arange(heads * width) // (size * width) == chosen
-        weight = getattr(problem, f"w_{name}")
-        source = {"q": "query", "v": "value"}[name]
-        if weight is not None:
-            changes[f"w_{name}"] = np.where(own[:, None], -weight, weight)
-        else:
-            inputs = getattr(problem, source)
-            changes[source] = np.where(own, -inputs, inputs)
     others = np.arange(heads * problem.v_head_dim) // (size * problem.v_head_dim) != chosen
     first = chosen * size
     said = f"head {first}" if size == 1 else f"heads {first} to {first + size - 1}"
     return RelatedProblem(
-        f"{said} negated", problem.replace(**changes), _identity, others[None, None, :]
+        f"{said} negated", _negated(problem, chosen, size), _identity, others[None, None, :]
     )
+
+
+def _negated(problem: Problem, chosen: int, size: int) -> Problem:
+    """Return the problem with the queries and values negated of ``size`` heads."""
+
+    def own(width: int) -> Array:
+        return np.asarray(np.arange(problem.num_heads * width) // (size * width) == chosen)
+
+    changes: dict[str, object] = {}
+    if problem.case.projection in PROJECTIONS:
+        rows: dict[int, Array] = {}
+        for name in INPUTS:
+            array = getattr(problem, name)
+            negated = np.where(own(problem.head_dim), -array, array)
+            changes[name] = rows.setdefault(id(array), negated)
+        return problem.replace(**changes)
+    kinds = {"q": ("query", problem.head_dim), "v": ("value", problem.v_head_dim)}
+    for name, (source, width) in kinds.items():
+        weight, inputs = getattr(problem, f"w_{name}"), getattr(problem, source)
+        if weight is not None:
+            changes[f"w_{name}"] = np.where(own(width)[:, None], -weight, weight)
+        else:
+            changes[source] = np.where(own(width), -inputs, inputs)
+    return problem.replace(**changes)
 
 
 def _identity(output: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 
+from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.targets import backends
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
@@ -29,6 +30,8 @@ def source_of_adapter(target: str) -> str:
             library = next(iter(backends.likely_libraries(subject)))
             return adapter_source.empty_adapter(target, subject, str(error), library)
         reason = "its heads are as wide as the input, and weights of E x E do not fill them"
-        if isinstance(bound, Fitted) and not bound.how.full_width:
+        if isinstance(bound, Fitted) and bound.how.projection in PROJECTIONS:
+            reason = "each head projects its own channels, and weights of E x E do not fill them"
+        elif isinstance(bound, Fitted) and not bound.how.full_width:
             return adapter_source.filled_adapter(target, bound)
         return adapter_source.empty_adapter(target, subject, reason, bound.library.name)

@@ -46,6 +46,8 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "projection": {
             "packed": "packed in_proj",
             "separate": "kdim or vdim unlike embed_dim",
+            "by_head": "in_proj of each head from its own channels",
+            "shared": "one in_proj for all heads, each from its own channels",
             "none": "no projections",
         },
         "bias": {

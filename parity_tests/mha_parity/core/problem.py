@@ -12,9 +12,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from mha_parity.core import head_projections
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -54,8 +56,14 @@ class Problem:
     single_call: bool = False
 
     def replace(self, **changes: object) -> Problem:
-        """Return the problem with some fields changed."""
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]  # fields vary in type
+        """Return the problem with some fields changed; weights as its heads can hold them."""
+        changed = dataclasses.replace(self, **changes)  # type: ignore[arg-type]  # fields vary in type
+        if changed.case.projection not in head_projections.PROJECTIONS:
+            return changed
+        held = {name: getattr(changed, name) for name in head_projections.ARRAYS & changes.keys()}
+        held = {name: array for name, array in held.items() if array is not None}
+        own: dict[str, Any] = head_projections.restricted(changed.case, held)
+        return dataclasses.replace(changed, **own)
 
     @property
     def num_heads(self) -> int:
@@ -188,9 +196,11 @@ class Problem:
     def sum_shared_heads(self, name: str, gradient: Array) -> Array:
         """Return an in-projection's gradient, that of a shared key head at the first to share it.
 
-        A grouped layer has one array for the heads of a group, whose gradient is the sum of theirs.
+        A layer has one array for the heads that share it, whose gradient is the sum of theirs.
         """
         case = self.case
+        if case.projection in head_projections.PROJECTIONS and name.startswith("in_proj"):
+            return head_projections.gradient_sums(case, gradient)
         if case.kv_heads == "equal" or case.form != "mha" or not name.startswith("in_proj"):
             return gradient
         parts = gradient.reshape(3, case.kv_heads_count, -1, case.head_dim, *gradient.shape[1:])

@@ -149,7 +149,8 @@ def keys_without_weight(reading: WeightsReading) -> Iterator[str]:
 def channel_mixing(candidate: Candidate) -> Iterator[str]:
     """Say which output channels a channel of v reaches, where that is not its own."""
     problem = make_problem(plain_case(candidate.offer))
-    if problem.num_kv_heads != problem.num_heads or problem.w_out is not None:
+    shared = problem.case.projection == "shared" or problem.num_kv_heads != problem.num_heads
+    if shared or problem.w_out is not None:
         return
     first = ask_output(candidate, problem)
     if first is None:

@@ -11,10 +11,12 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.catalogue import Attention
+from mha_parity.core import head_projections
 from mha_parity.core.arrays import split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.compare import as_float64
+from mha_parity.core.head_projections import PROJECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -117,14 +119,38 @@ def _identity_values(problem: Problem, sample: int, start: int) -> Problem | Non
     if problem.w_v is None:
         value = np.broadcast_to(np.tile(unit, problem.num_kv_heads), problem.value.shape)
         return problem.replace(value=np.ascontiguousarray(value, dtype=problem.dtype))
-    rows = problem.value[sample].astype(np.float64)
     target = np.tile(unit, problem.num_heads)
-    w_v = np.linalg.lstsq(rows, target, rcond=None)[0].T.astype(problem.dtype)
+    if problem.case.projection in PROJECTIONS and not _is_shared(problem):
+        value = np.broadcast_to(target, problem.value.shape).astype(problem.dtype)
+        problem = problem.replace(value=value, w_v=np.eye(len(problem.w_v), dtype=problem.dtype))
+    rows = problem.value[sample].astype(np.float64)
+    w_v = _solved(problem, rows, target).astype(problem.dtype)
     if not np.abs(rows @ w_v.T.astype(np.float64) - target).max() < SOLVED:
         return None
     zeros = {name: _zeros(getattr(problem, name)) for name in ("b_v", "bias_v", "b_out")}
     identity = None if problem.w_out is None else np.eye(len(problem.w_out), dtype=problem.dtype)
     return problem.replace(w_v=w_v, w_out=identity, **zeros)
+
+
+def _is_shared(problem: Problem) -> bool:
+    """Return whether the values are the keys or the queries too."""
+    return problem.value is problem.key or problem.value is problem.query
+
+
+def _solved(problem: Problem, rows: Array, target: Array) -> Array:
+    """Return the projection W_v with rows W_v^T = target, as nearly as the layer can hold one."""
+    case = problem.case
+    if case.projection not in PROJECTIONS:
+        return np.asarray(np.linalg.lstsq(rows, target, rcond=None)[0].T)
+    every = rows.reshape(len(rows), case.heads_count, case.head_dim)
+    if case.projection == "shared":
+        every = every.reshape(-1, 1, case.head_dim)
+    wanted = target.reshape(len(every), -1, case.head_dim)
+    blocks = [
+        np.linalg.lstsq(every[:, head], wanted[:, head], rcond=None)[0].T
+        for head in range(every.shape[1])
+    ]
+    return head_projections.spread(case, np.concatenate(blocks))
 
 
 def _zeros(array: Array | None) -> Array | None:

@@ -117,7 +117,8 @@ def _of_shared_heads(problem: Problem, name: str, right: ReferenceGradient) -> R
     if value is right.value:
         return right
     reach = problem.sum_shared_heads(name, np.abs(right.value).astype(np.float64) + right.limit)
-    added = problem.num_heads // problem.case.kv_heads_count - 1
+    heads = {"shared": problem.num_heads, "by_head": 1}.get(problem.case.projection)
+    added = (heads or problem.num_heads // problem.case.kv_heads_count) - 1
     made = error_model(problem.dtype).error_factor(added, 1) * reach
     return ReferenceGradient(value, problem.sum_shared_heads(name, right.limit) + made)
 
@@ -244,10 +245,10 @@ class _GradientJudge:
 
     def _rounded_past_range(self, found: Array) -> Array:
         """Return where a gradient is infinite, and rounding alone may have made it so."""
-        with np.errstate(over="ignore"):
-            reach = np.abs(self.right.value).astype(np.float64) + self.right.limit
-            past = np.isinf(reach.astype(self.problem.dtype))
-        return np.asarray(np.isinf(found) & past & (np.sign(found) == np.sign(self.right.value)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            reach = self.right.value.astype(np.float64) + np.sign(found) * self.right.limit
+            farthest = reach.astype(self.problem.dtype).astype(np.float64)
+        return np.asarray(np.isinf(found) & (farthest == found))
 
     def _no_number(self, found: Array, lost: Array) -> CheckResult:
         """Judge a gradient that has NaN or infinity where a number should be."""

@@ -77,7 +77,8 @@ def overflow_problem(offer: Offer) -> Problem | None:
     case = plain_case(offer, dtype="float16", head_dim=HEAD_DIM)
     plain = {
         "attn": ("none", "causal"), "padding": ("none",), "scale": ("default",),
-        "bias_kv": ("no",), "out_proj": ("identity",), "projection": ("none", "packed"),
+        "bias_kv": ("no",), "out_proj": ("identity",),
+        "projection": ("none", "packed", "by_head", "shared"),
     }  # fmt: skip
     if any(getattr(case, axis) not in values for axis, values in plain.items()):
         return None

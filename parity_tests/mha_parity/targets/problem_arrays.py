@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core import head_projections
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
@@ -65,7 +67,15 @@ def one_head_a_group(array: Array, case: Case) -> Array:
 
 
 def with_grouped_heads(arrays: Mapping[str, Array], case: Case) -> dict[str, Array]:
-    """Return weights or biases by part, those of keys and values with one head of each group."""
+    """Return weights or biases by part, those of keys and values with one head of each group.
+
+    Where each head projects its own channels, they are the blocks that a layer then holds.
+    """
+    if case.projection in head_projections.PROJECTIONS:
+        return {
+            part: array if part == "out" else head_projections.held_blocks(case, array)
+            for part, array in arrays.items()
+        }
     if case.kv_heads == "equal":
         return dict(arrays)
     return {

@@ -80,8 +80,9 @@ def test_a_broken_id_is_refused(text: str, message: str) -> None:
 
 # What torch's module alone has, and what its function on Q, K and V alone has.
 OF_LAYERS = {
-    ("form", "mha"), ("projection", "packed"), ("projection", "separate"), ("bias", "yes"),
-    ("bias", "in"), ("bias", "out"),
+    ("form", "mha"), ("projection", "packed"), ("projection", "separate"),
+    ("projection", "by_head"), ("projection", "shared"),
+    ("bias", "yes"), ("bias", "in"), ("bias", "out"),
     ("bias_kv", "yes"), ("zero_attn", "yes"), ("out_proj", "general"), ("inputs", "distinct"),
 }  # fmt: skip
 OF_FUNCTIONS = {
@@ -114,6 +115,8 @@ def impossible(features: dict[str, str]) -> bool:
         get("regime") in EXTREME_VALUES and (masked_row or get("inputs") in shared),
         {("form", "mha"), ("dtype", "bfloat16"), ("regime", "infinite_value")} <= items,
         get("regime") == "largest_value" and get("out_proj") == "general",
+        get("regime") == "largest_value" and get("projection") == "shared",
+        get("projection") in {"separate", "by_head", "shared"} and get("kv_heads") == "fewer",
     )
     return any(reasons)
 
@@ -222,7 +225,9 @@ def test_a_seed_draws_the_same_cases(name: str, expected: str) -> None:
     changes the draw on purpose enters the new digest, which the failure shows.
     """
     form, order = name.split(", ")
-    offered = WHOLE if form == "all" else WHOLE | {"form": (form,)}
+    # Layers whose heads project their own channels offer no other projection.
+    offered = WHOLE | {"projection": ("packed", "separate", "none")}
+    offered = offered if form == "all" else offered | {"form": (form,)}
     assert expected == run_digest(offered, drawn_cases if order == "drawn" else asked_cases)
 
 

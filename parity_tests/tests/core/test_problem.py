@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core import head_projections
 from mha_parity.core.arrays import Array, merge_heads, split_heads
 from mha_parity.core.case import Case, parse
 from mha_parity.core.own_weights import OwnWeights
@@ -162,3 +163,39 @@ def test_a_layers_own_weights_are_of_its_case_alone() -> None:
     assert "judged with its own weights: q as w_q, o as w_out b_out" == placed.sentence
     left = replace(placed, left_over=("a", "b"))
     assert left.sentence == f"{placed.sentence}; left over: a, b"
+
+
+@pytest.mark.parametrize("projection", ["by_head", "shared"])
+def test_weights_stay_those_of_each_heads_own_channels(projection: str) -> None:
+    """Whatever is put in their place, only blocks are left; one for all where it is shared."""
+    case = parse("mha-N2-L3-S3-H3-D2-bias-float64-s1").replace(projection=projection)
+    drawn = make_problem(case)
+    problem = drawn.replace(w_k=np.arange(36.0).reshape(6, 6), b_k=np.arange(6.0))
+    heads = [0, 0, 0] if projection == "shared" else [0, 1, 2]
+    blocks = np.arange(36.0).reshape(3, 2, 3, 2)
+    key, bias, query = (np.asarray(a) for a in (problem.w_k, problem.b_k, drawn.w_q))
+    for weight in (key, query):
+        parted = weight.reshape(3, 2, 3, 2).swapaxes(1, 2)
+        assert not parted[~np.eye(3, dtype=bool)].any()
+        assert (np.ptp(parted[range(3), range(3)], axis=0) == 0).all() == (projection == "shared")
+    for head, taken in enumerate(heads):
+        own = key.reshape(3, 2, 3, 2)[head, :, head]
+        assert np.array_equal(own, blocks[taken, :, taken])
+    assert np.array_equal(bias.reshape(3, 2), np.arange(6.0).reshape(3, 2)[heads])
+
+
+@pytest.mark.parametrize("projection", ["by_head", "shared"])
+def test_a_gradient_of_own_channels_is_that_of_what_the_layer_holds(projection: str) -> None:
+    """Held against the change of a linear function: kills a block left out and a sum left out."""
+    case = parse("mha-N1-L2-S2-H3-D2-bias-float64-s1").replace(projection=projection)
+    problem = make_problem(case)
+    chance = np.random.Generator(np.random.Philox(2))
+    for name, shape in (("in_proj_weight", (18, 6)), ("in_proj_bias", (18,))):
+        gradient, change = chance.standard_normal((2, *shape))
+        parts = {f"{name[8]}_{part}": a for part, a in zip("qkv", np.split(change, 3), strict=True)}
+        held = head_projections.restricted(case, parts)
+        moved = np.concatenate([held[each] for each in parts])
+        summed = problem.sum_shared_heads(name, gradient)
+        first = np.ones(6, dtype=bool) if projection == "by_head" else np.arange(6) < 2
+        assert not summed.reshape(3, 6, -1)[:, ~first].any()
+        assert np.isclose((summed * moved).sum(), (gradient * moved).sum())

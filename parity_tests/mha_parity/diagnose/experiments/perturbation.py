@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.experiments.rules import index_runs
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.calls import Caller
 
 SIZES = {"batch": 3, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 4}
 FACTOR = -0.5  # on what is changed: q, k and v together change scores and values
@@ -130,7 +131,7 @@ def _changed(problem: Problem, word: str, part: int) -> Problem:
 
 def _with_head(problem: Problem, head: int) -> Problem:
     columns = slice(head * problem.head_dim, (head + 1) * problem.head_dim)
-    if problem.w_q is None:
+    if problem.w_q is None or problem.case.projection in PROJECTIONS:
         return _multiplied(problem, ("query", "key", "value"), (..., columns))
     return _multiplied(problem, ("w_q", "w_k", "w_v"), (columns,))
 

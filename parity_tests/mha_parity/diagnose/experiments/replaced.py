@@ -13,6 +13,7 @@ from mha_parity.core.arrays import softmax
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.diagnose.experiments.calls import WRONG
 from mha_parity.diagnose.experiments.moved import IN_ORDER, moved_alike
+from mha_parity.diagnose.experiments.replaced_weights import WEIGHTS, weight_variants
 from mha_parity.diagnose.experiments.variants import is_answered
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def replaced(wrong: Sequence[CallResult]) -> tuple[str, str]:
         return "", ""
     if text := moved_alike(chosen):
         return text, IN_ORDER
-    for changes, remedy in ((input_variants, OWN), (skipped_variants, SKIPPED)):
+    kinds = ((input_variants, OWN), (skipped_variants, SKIPPED), (weight_variants, WEIGHTS))
+    for changes, remedy in kinds:
         if text := common_variant(chosen, changes):
             return text, remedy
     return (text, OPERANDS) if (text := _operands(chosen)) else ("", "")

@@ -232,9 +232,8 @@ class Fitted(InterpretedCalls):
     def _offered(self) -> Offer:
         how = self.how
         rows = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
-        weightless = {"form": "qkv", "projection": "none"} if not how.parts else {}
         inputs = rows[len(how.roles.rows)]
-        inputs = ("self", "cross") if weightless and len(inputs) == 3 else inputs
+        inputs = ("self", "cross") if not how.parts and len(inputs) == 3 else inputs
         packed = how.roles.packed
         if packed is not None and packed.not_cross:
             inputs = ("self",)
@@ -244,7 +243,8 @@ class Fitted(InterpretedCalls):
             self.reasons["regime", "largest_value"] = RESIDUAL_OVERFLOWS
             regimes = tuple(each for each in regimes if each != "largest_value")
         return make_offer(
-            **weightless,
+            form="mha" if how.parts else "qkv",
+            projection=how.projection if how.parts else "none",
             inputs=inputs,
             regime=regimes,
             layout=how.layout,

@@ -137,7 +137,7 @@ class InterpretedCalls(Convention):
             return
         sizes = self._sizes(problem)
         shapes = weights.shapes_of(layer)
-        for slot in weights.slots_by_head(layer, sizes, self.how.slots):
+        for slot in weights.slots_by_head(self.how.slots, sizes):
             if slot.path not in shapes:
                 continue
             held = self._arrays(problem, bias=slot.bias)

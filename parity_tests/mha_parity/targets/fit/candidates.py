@@ -10,7 +10,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit import layer_arrays, names, weights
+from mha_parity.targets.fit import layer_arrays, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.construct import LayerSizes, RecordingConfig, globals_read
@@ -19,10 +19,12 @@ from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
     OF_CONVOLUTIONS,
     OF_HEADS,
+    OWN_CHANNELS,
     Interpretation,
 )
 from mha_parity.targets.fit.packed_roles import packed
 from mha_parity.targets.fit.search import SMALL
+from mha_parity.targets.fit.sorted_leaves import around_torchs, rows_prefix, sorted_by_name
 from mha_parity.targets.functional_modules import HoldsParameters
 
 if TYPE_CHECKING:
@@ -30,10 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from mha_parity.targets.fit.construct import Construction
+    from mha_parity.targets.fit.sorted_leaves import SortedLeaves
 
 # How the heads of a layer differ from torch's, by the sizes of its weights.
 FULL_WIDTH, ONE_KV_HEAD = "each as wide as the input", "one of keys and values for all"
-TORCHS = "MultiheadAttention"
+LISTS = frozenset({"ModuleList", "ModuleDict", "Sequential"})  # hold the heads of an attention
 # The stacked one is tried where the grid is answered (`with_one_stack`): it has as many axes.
 TRIED_FIRST = tuple(each for each in LAYOUTS if each[1] != "stacked")
 # Along the rows of a table, and of a first row to all: self-attention.
@@ -111,7 +114,7 @@ class Layers:
         """Return whether a constructor, or its configuration, sets the width of a head alone."""
         if not construction.config:
             return construction.has("head_dim") and not construction.has("heads")
-        kept = weights.sorted_by_name(layer_arrays.leaves(layer))
+        kept = sorted_by_name(layer_arrays.leaves(layer))
         return bool(kept.weights) and not self._slots(kept, SMALL.heads_count)[1]
 
     def _of_one_head(self, construction: Construction) -> Iterator[Interpretation]:
@@ -127,7 +130,7 @@ class Layers:
     ) -> Iterator[Interpretation]:
         self.is_built = True
         named = parameters.of_callable(forward(layer))
-        around, leaves = _around_torchs(layer_arrays.leaves(layer))
+        around, leaves = around_torchs(layer_arrays.leaves(layer))
         kept = _sorted(layer, leaves)
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
         by_name = by_name and not one_head
@@ -158,6 +161,7 @@ class Layers:
                     roles, layout, arrangement, construction, slots, norms, around, many_heads=many,
                     full_width=kind == FULL_WIDTH, convolved=kept.convolves,
                     one_kv_head=kind == ONE_KV_HEAD,
+                    projection=kind if kind in OWN_CHANNELS else "packed",
                 )  # fmt: skip
                 self.answered = False
                 yield how
@@ -170,9 +174,7 @@ class Layers:
                     yield replace(how, many_heads=False)
             yield from _of_packed(kept, named, construction, heads)
 
-    def _slots(
-        self, kept: weights.SortedLeaves, heads: int
-    ) -> tuple[str, list[tuple[weights.Slot, ...]]]:
+    def _slots(self, kept: SortedLeaves, heads: int) -> tuple[str, list[tuple[weights.Slot, ...]]]:
         """Return how heads differ from torch's, "" where they do not, and the weights' slots."""
         if not kept.weights:
             return "", [()]
@@ -181,6 +183,10 @@ class Layers:
             "": {"d": width // heads},
             FULL_WIDTH: {"d": width},
             ONE_KV_HEAD: {"d": width // heads, "g": 1},
+            **{
+                each: {"d": width // heads} | weights.own_channels(each, width // heads)
+                for each in OWN_CHANNELS
+            },
         }
         for kind, sizes in kinds.items():
             if found := weights.candidate_slots(kept, {"h": heads, "e": width, **sizes}):
@@ -189,11 +195,15 @@ class Layers:
 
     def _find_inner(self, layer: Any, leaves: Sequence[layer_arrays.Leaf], heads: int) -> None:
         """Name the part of a module that alone fits, where the module has offenders besides."""
-        found = _rows_prefix(leaves)
-        if not found or not is_module(layer):
+        if not is_module(layer):
+            return
+        found = rows_prefix(leaves)
+        while found and type(layer.get_submodule(found)).__name__ in LISTS:
+            found = found.rpartition(".")[0]
+        if not found:
             return
         inside = [leaf for leaf in leaves if leaf.path.startswith(f"{found}.")]
-        kept = weights.sorted_by_name(inside)
+        kept = sorted_by_name(inside)
         outside = {leaf.path.rpartition(".")[0]: leaf for leaf in leaves if leaf not in inside}
         left = tuple(path for path, leaf in outside.items() if "norm" not in leaf.owner.lower())
         if left and not kept.others and self._slots(kept, heads)[1]:
@@ -202,7 +212,7 @@ class Layers:
 
     def _find_offenders(
         self,
-        kept: weights.SortedLeaves,
+        kept: SortedLeaves,
         named: Sequence[inspect.Parameter],
         heads: int,
         *,
@@ -219,9 +229,9 @@ class Layers:
             )
 
 
-def _sorted(layer: Any, found: Sequence[layer_arrays.Leaf]) -> weights.SortedLeaves:
+def _sorted(layer: Any, found: Sequence[layer_arrays.Leaf]) -> SortedLeaves:
     """Return the arrays of a layer by what they hold; norms that cannot be taken out as others."""
-    kept = weights.sorted_by_name(found)
+    kept = sorted_by_name(found)
     if not isinstance(layer, HoldsParameters):
         return kept
     return replace(kept, norms=(), others=(*kept.others, *kept.norms))
@@ -234,9 +244,7 @@ def _heads(*, one_head: bool, known: bool) -> tuple[int, ...]:
     return (SMALL.heads_count,) if known else (SMALL.heads_count, 1)
 
 
-def _layouts(
-    kept: weights.SortedLeaves, *, projected: bool, full_width: bool
-) -> list[tuple[str, str]]:
+def _layouts(kept: SortedLeaves, *, projected: bool, full_width: bool) -> list[tuple[str, str]]:
     """Return the layouts and arrangements that a layer of these weights may take."""
     ordered = sorted(TRIED_FIRST, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves)
     return [
@@ -249,34 +257,8 @@ def _layouts(
     ]
 
 
-def _around_torchs(
-    leaves: list[layer_arrays.Leaf],
-) -> tuple[tuple[str, ...], list[layer_arrays.Leaf]]:
-    """Return the square Linears around one attention of torch, and the arrays that are not theirs.
-
-    Those of the attention are the projections: a Linear before or behind one is another factor.
-    """
-    holders = {each.path.rpartition(".")[0] for each in leaves if each.owner == TORCHS}
-    holder = f"{min(holders)}." if len(holders) == 1 else "."
-    left = [each for each in leaves if not each.path.startswith(holder)]
-    outside = [each for each in left if "norm" not in f"{each.owner}{each.path}".lower()]
-    square = all(each.owner == "Linear" and len({*each.shape}) == 1 for each in outside)
-    if holder == "." or not square:
-        return (), leaves
-    paths = dict.fromkeys(each.path.rpartition(".")[0] for each in outside)
-    return tuple(paths), [each for each in leaves if each not in outside]
-
-
-def _rows_prefix(leaves: Sequence[layer_arrays.Leaf]) -> str:
-    """Return the path of the module that holds all weights of queries, keys and values."""
-    kept = weights.sorted_by_name(leaves).weights
-    paths = [leaf.path.split(".")[:-2] for leaf, parts, _ in kept if {*parts} & {*names.ROWS}]
-    steps = itertools.takewhile(lambda each: len({*each}) == 1, zip(*paths, strict=False))
-    return ".".join(step for step, *_ in steps)
-
-
 def _of_packed(
-    kept: weights.SortedLeaves,
+    kept: SortedLeaves,
     named: Sequence[inspect.Parameter],
     construction: Construction,
     heads: int,

@@ -38,6 +38,10 @@ LAYOUTS = {
 # Of heads, only where nothing projects: which axes of (N, L, H, D) change their places.
 SWAPPED = {"heads": (1, 2), "rows_of_heads": (1, 1), "channels_of_heads": (1, 3)}
 OF_HEADS = frozenset(SWAPPED)
+OWN_CHANNELS = {
+    "by_head": "each head projects its own D channels, by weights of its own",
+    "shared": "each head projects its own D channels, all by the same weights",
+}
 OF_CONVOLUTIONS = frozenset({"map", "channels"})  # only where convolutions of width 1 project
 _APPLIED = {"e": "applied as X @ W", "h": "with an axis of heads"}
 _LIES = {
@@ -53,7 +57,8 @@ class Interpretation:
     ``norms`` are LayerNorms that are taken out, ``around`` are Linears around an attention of torch
     that are, too; ``residual``: the input is added to the output,
     ``full_width``: each head is as wide as the input, ``convolved``: convolutions project,
-    ``one_kv_head``: all heads of queries share one head of keys and values.
+    ``one_kv_head``: all heads of queries share one head of keys and values, ``projection``: the
+    value of this axis of a case.
     """
 
     roles: ParameterAssignment
@@ -68,6 +73,7 @@ class Interpretation:
     full_width: bool = False
     convolved: bool = False
     one_kv_head: bool = False
+    projection: str = "packed"
 
     @property
     def parts(self) -> frozenset[str]:
@@ -148,6 +154,8 @@ class Interpretation:
             said.append(f"{names_of} passed in every call, as one without it raises")
         if self.one_kv_head:
             said.append("one head of keys and values for all heads of queries")
+        if self.projection in OWN_CHANNELS:
+            said.append(OWN_CHANNELS[self.projection])
         if out := (*self.norms, *self.around):
             said.append(f"{', '.join(f'`{path}`' for path in out)} taken out")
         if self.residual:

@@ -5,20 +5,14 @@ from __future__ import annotations
 import re
 from itertools import permutations
 
-# What surrounds the word that says which projection it is, longest first.
-_AFFIXES = sorted(
-    (
-        "weights", "weight", "projection", "projections", "project", "proj", "linear", "linears",
-        "lin", "layer", "layers", "fc", "dense", "matrix", "matrices", "mat", "to", "transform",
-        "kernel", "param", "map", "mapping", "conv", "heads", "head", "attention", "attn", "att",
-        "self", "embedding", "embeddings",
-        "gen", "generator", "trans", "transformation", "emb", "embed", "module",
-        "w", "mha", "net", "nets", "network", "networks", "vectors", "vector", "mlp", "layernorm",
-        "list", "lists",
-    ),
-    key=len,
-    reverse=True,
+# What surrounds the word that says which projection it is, in the singular.
+_SURROUNDING = (
+    "weight", "projection", "project", "proj", "linear", "lin", "layer", "fc", "dense", "matrix",
+    "matrice", "mat", "to", "transform", "kernel", "param", "map", "mapping", "conv", "head",
+    "attention", "attn", "att", "self", "embedding", "gen", "generator", "trans", "transformation",
+    "emb", "embed", "module", "w", "mha", "net", "network", "vector", "mlp", "layernorm", "list",
 )  # fmt: skip
+_AFFIXES = sorted((f"{word}{end}" for word in _SURROUNDING for end in ("", "s")), key=len)[::-1]
 _WORDS = {
     "q": ("q", "qs", "query", "queries", "querys", "theta"),
     "k": ("k", "ks", "key", "keys", "phi"),

@@ -197,6 +197,7 @@ def trial_problem(
         keys=base.queries if inputs == "self" else base.keys,
         batch=1 if candidate.layout == "unbatched" else SMALL.batch,
         kv_heads_count=int(candidate.one_kv_head),
+        projection=candidate.projection,
         out_proj="general" if "out" in candidate.parts else "identity",
         bias="yes" if candidate.biased and candidate.biased == candidate.parts else "no",
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import ADAPTER, CandidateError
+from mha_parity.core.head_projections import PROJECTIONS
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -35,6 +36,8 @@ def has_separate_kernels(bound: Convention) -> bool:
     case = bound.trial_case().replace(batch=1, queries=LENGTH, keys=LENGTH, head_dim=HEAD_DIM)
     if case.dtype not in {"float64", "float32"}:
         return False  # rounding of fewer digits raises the rank
+    if case.projection in PROJECTIONS:
+        return False  # a head's own D channels hold no value for each of more keys
     try:
         problem = make_problem(case)
         if problem.w_v is not None and problem.value.shape[-1] < LENGTH:

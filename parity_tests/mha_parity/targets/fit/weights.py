@@ -3,6 +3,7 @@
 The axes of a weight of queries, keys or values are h (heads), d (the width of a head) and e (the
 input), in torch ``("hd", "e")``: rows of all heads, then inputs. Those of the output's weight are
 ``("e", "hd")``. Several projections in one array have an axis p as well; in sizes g is h of keys.
+Where each head projects its own channels, sizes have i, the e of these, and b, the h of one block.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.layer_arrays import leaves, set_array
+from mha_parity.targets.fit.sorted_leaves import CONVOLUTIONS
 from mha_parity.targets.problem_arrays import KEY_PARTS, with_grouped_heads
 
 if TYPE_CHECKING:
@@ -26,13 +29,13 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.layer_arrays import Leaf
+    from mha_parity.targets.fit.sorted_leaves import SortedLeaves
 
     Axes = tuple[str, ...]
 # Where the rows of a part lie together, so do those of a head: "pdh" would pass interleaved heads.
 # Where these are merged as they are split, trials have shown it (WIDTH_FIRST_AXES).
 PACKED = ("phd", "hpd", "hdp", "dph", "dhp")
 UNEVEN = frozenset({"phd", "hpd"})  # of these, what fewer keys and values than queries may lie in
-CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
 WIDTH_FIRST_AXES = {"hd": "dh", "phd": "pdh"}
 
 
@@ -166,141 +169,6 @@ def _orders(groups: Axes, owner: str, *, is_out: bool) -> list[Axes]:
     return [as_torch[::-1], as_torch] if owner != "Conv1D" else [as_torch[::-1]]
 
 
-@dataclass(frozen=True, slots=True)
-class SortedLeaves:
-    """Which array holds what, by the names: weights, biases, norms, and what is none of them.
-
-    Every entry is a leaf, its parts, and its head where each head has an array of its own.
-    """
-
-    weights: tuple[tuple[Leaf, tuple[str, ...], int | None], ...]
-    biases: tuple[tuple[Leaf, tuple[str, ...], int | None], ...]
-    norms: tuple[Leaf, ...]
-    others: tuple[Leaf, ...]
-
-    @property
-    def convolves(self) -> bool:
-        """Whether convolutions project, whose inputs have their channels first."""
-        return any(leaf.owner in CONVOLUTIONS for leaf, _, _ in self.weights)
-
-
-def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
-    """Sort the arrays of a layer by what their names say, and by order where they say nothing."""
-    norms = tuple(leaf for leaf in found if "Norm" in leaf.owner or "norm" in leaf.path.lower())
-    left = [leaf for leaf in found if leaf not in norms]
-    biases = [leaf for leaf in left if _is_bias(leaf)]
-    weights = [leaf for leaf in left if leaf not in biases]
-    named = _with_parts(weights)
-    others = [leaf for leaf, parts in named if not parts]
-    by_stem = {_stem(leaf.path): parts for leaf, parts in named}
-    of_bias = [(leaf, _bias_of(leaf, by_stem)) for leaf in biases]
-    unnamed = [leaf for leaf, parts in of_bias if not parts]
-    if len(unnamed) == 3:  # in the order of the rows that they are added to
-        order = dict(zip(unnamed, names.ROWS, strict=True))
-        of_bias = [(leaf, parts or (order[leaf],)) for leaf, parts in of_bias]
-    others += [leaf for leaf, parts in of_bias if not parts]
-    return SortedLeaves(
-        tuple(_with_heads([each for each in named if each[1]])),
-        tuple(_with_heads([each for each in of_bias if each[1]])),
-        norms,
-        tuple(others),
-    )
-
-
-def _is_bias(leaf: Leaf) -> bool:
-    """Return whether a leaf is no weight: by its name, or as a vector; a head may be one wide."""
-    last = leaf.path.rpartition(".")[2]
-    if last.lower() in {"bias", "b"} or len(leaf.shape) < 2:
-        return True
-    return last != "weight" and len(leaf.shape) == 2 and bool(names.bias_parts(last))
-
-
-def _bias_of(leaf: Leaf, by_stem: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    stem = by_stem.get(_stem(leaf.path))
-    return stem or names.bias_parts(leaf.path) or names.parts(leaf.path)
-
-
-def _stem(path: str) -> str:
-    return re.sub(r"\.?_?(weights?|bias|kernel|w|b)(\.data)?$", "", path, flags=re.IGNORECASE)
-
-
-def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
-    """Return the parts of each weight: by name, or by order where names say nothing."""
-    named = [(leaf, names.parts(leaf.path)) for leaf in weights]
-    stems = {re.sub(r"\d+", "", leaf.path) for leaf, _ in named}
-    if len(stems) == 1 and len(named) in {3, 4}:  # one list of them
-        return [(leaf, (p,)) for (leaf, _), p in zip(named, (*names.ROWS, "out"), strict=False)]
-    packed = [leaf for leaf, parts in named if len(parts) == 3]
-    if len(packed) == 3 and len({leaf.shape for leaf in packed}) == 1:  # a list called `qkv`
-        order = dict(zip(packed, names.ROWS, strict=True))
-        named = [(leaf, (order[leaf],) if leaf in order else parts) for leaf, parts in named]
-    named = [(leaf, _of_its_size(leaf, parts)) for leaf, parts in named]
-    if _says_little(named):  # `a`, `b`, `c`, `d`: in the order of the layer's
-        return [(leaf, (p,)) for (leaf, _), p in zip(named, (*names.ROWS, "out"), strict=True)]
-    unnamed = [leaf for leaf, parts in named if not parts]
-    has = {part for _, parts in named for part in parts}
-    if len(unnamed) == 3 and not has & set(names.ROWS):
-        given = dict(zip(unnamed, names.ROWS, strict=True))
-        return [(leaf, parts or (given[leaf],)) for leaf, parts in named]
-    if len(named) == len(unnamed) == 2 and (pair := _packed_and_out(unnamed)):
-        return pair
-    if len(unnamed) == 1:
-        one: tuple[str, ...] = ("out",) if has >= set(names.ROWS) and "out" not in has else ()
-        if not has & set(names.ROWS):
-            one = ("out",) if len(set(unnamed[0].shape)) == 1 else names.ROWS
-        return [(leaf, parts or tuple(one)) for leaf, parts in named]
-    return named
-
-
-def _packed_and_out(found: Sequence[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
-    """Return two arrays as the packed projections and that of the output, where their sizes say so.
-
-    One is square, and the other three times as long in one axis.
-    """
-    square = [leaf for leaf in found if len(set(leaf.shape)) == 1 and len(leaf.shape) == 2]
-    packed = [leaf for leaf in found if leaf not in square and len(leaf.shape) == 2]
-    if len(square) != 1 or len(packed) != 1:
-        return []
-    width = square[0].shape[0]
-    if sorted(packed[0].shape) != [width, 3 * width]:
-        return []
-    return [(leaf, ("out",) if leaf is square[0] else names.ROWS) for leaf in found]
-
-
-def _says_little(named: Sequence[tuple[Leaf, tuple[str, ...]]]) -> bool:
-    """Return whether of the names of four arrays of one shape no more than a letter says a part.
-
-    `merge` is the output's, wherever it stands; `c` is the third of `a`, `b`, `c`, `d`.
-    """
-    said = [(_stem(leaf.path), parts) for leaf, parts in named if parts]
-    if len(named) != 4 or len({leaf.shape for leaf, _ in named}) > 1 or len(said) > 1:
-        return False
-    return all(parts == ("out",) and len(names.plain(stem)) == 1 for stem, parts in said)
-
-
-def _of_its_size(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the parts of a Linear called `c_attn`: of queries, or of keys and values, by its size.
-
-    In cross-attention two of them share the name.
-    """
-    if names.stem(leaf.path.rpartition(".")[0]) not in names.WHOLE or len(leaf.shape) != 2:
-        return parts
-    many, rest = divmod(max(leaf.shape), min(leaf.shape))
-    return parts if rest else {1: ("q",), 2: ("k", "v")}.get(many, parts)
-
-
-def _with_heads(
-    named: list[tuple[Leaf, tuple[str, ...]]],
-) -> Iterator[tuple[Leaf, tuple[str, ...], int | None]]:
-    """Yield each with its head, where several arrays hold the same parts."""
-    count: dict[tuple[str, ...], int] = {}
-    total = [parts for _, parts in named]
-    for leaf, parts in named:
-        place = count.get(parts, 0)
-        count[parts] = place + 1
-        yield leaf, parts, place if total.count(parts) > 1 else None
-
-
 def candidate_slots(kept: SortedLeaves, sizes: Mapping[str, int]) -> list[tuple[Slot, ...]]:
     """Return the candidates for all slots of a layer, likeliest first; none if one does not fit.
 
@@ -364,11 +232,32 @@ def shapes_of(layer: Any) -> dict[str, tuple[int, ...]]:
     return {leaf.path: leaf.shape for leaf in leaves(layer)}
 
 
-def slots_by_head(layer: Any, sizes: Mapping[str, int], found: tuple[Slot, ...]) -> Sequence[Slot]:
-    """Return the slots, those of a layer with an array for each head as this one has them."""
-    if all(slot.head is None for slot in found):
-        return found
-    return (candidate_slots(sorted_by_name(leaves(layer)), sizes) or [found])[0]
+def slots_by_head(found: Sequence[Slot], sizes: Mapping[str, int]) -> list[Slot]:
+    """Return the slots of a layer of these sizes, where each head has arrays of its own.
+
+    The paths of the first two heads show the number that counts heads: read anew by its names, a
+    layer of three heads with q, k and v packed would be one of three arrays, q, k and v.
+    """
+    held: list[Slot] = []
+    for slot in found:
+        paths = [each.path for each in found if (each.parts, each.bias) == (slot.parts, slot.bias)]
+        counted = _counted(*paths[:2]) if slot.head is not None else None
+        if counted is None:
+            held.append(slot)
+        elif slot.head == 0:
+            before, first, after = counted
+            heads = range(_of_parts(slot.parts, sizes)["h"])
+            held += [replace(slot, path=f"{before}{first + n}{after}", head=n) for n in heads]
+    return held
+
+
+def _counted(first: str, second: str) -> tuple[str, int, str] | None:
+    """Return the first of two paths around the number in which they differ by one, if they do."""
+    for number in re.finditer(r"\d+", first):
+        before, after = first[: number.start()], first[number.end() :]
+        if second == f"{before}{int(number.group()) + 1}{after}":
+            return before, int(number.group()), after
+    return None
 
 
 def set_array_of_slot(layer: Any, path: str, handed: Any) -> Any:
@@ -381,12 +270,23 @@ def sizes_of(problem: Problem) -> dict[str, int]:
     """Return the sizes of heads, of the width of one, of the input, and of key heads."""
     kv_heads = problem.case.kv_heads_count or problem.num_heads
     heads = {"h": problem.num_heads, "g": kv_heads, "d": problem.head_dim}
-    return {**heads, "e": problem.query.shape[-1]}
+    sizes = {**heads, "e": problem.query.shape[-1]}
+    return sizes | own_channels(problem.case.projection, problem.head_dim)
+
+
+def own_channels(projection: str, head_dim: int) -> dict[str, int]:
+    """Return the sizes of projections of each head's own channels: i in, and b heads' blocks."""
+    if projection not in PROJECTIONS:
+        return {}
+    return {"i": head_dim} | ({"b": 1} if projection == "shared" else {})
 
 
 def _of_parts(parts: Sequence[str], sizes: Mapping[str, int]) -> Mapping[str, int]:
     """Return the sizes of an array of these parts: of keys and values alone, with their heads."""
-    return {**sizes, "h": sizes.get("g", sizes["h"])} if set(parts) <= KEY_PARTS else sizes
+    if tuple(parts) == ("out",):
+        return sizes
+    heads = sizes.get("g", sizes["h"]) if set(parts) <= KEY_PARTS else sizes["h"]
+    return {**sizes, "h": sizes.get("b", heads), "e": sizes.get("i", sizes["e"])}
 
 
 def _is_uneven(parts: Sequence[str], sizes: Mapping[str, int]) -> bool:

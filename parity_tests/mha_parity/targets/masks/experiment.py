@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core import head_projections
 from mha_parity.core.arrays import softmax, split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import AXES, has_one_kv_head
@@ -192,6 +193,8 @@ def with_readable_weights(problem: Problem) -> Problem:
         value = units.reshape(case.batch, case.keys, -1)
         arrays = {"query": query, "key": key, "value": value}
         return problem.replace(**{name: a.astype(dtype) for name, a in arrays.items()})
+    if case.projection in head_projections.PROJECTIONS:
+        return _with_readable_blocks(problem, rng)
     projection = rng.standard_normal((width, width)) / np.sqrt(width)
     if case.kv_heads == "fewer":
         projection = np.tile(projection[: case.head_dim], (case.heads_count, 1))
@@ -203,6 +206,27 @@ def with_readable_weights(problem: Problem) -> Problem:
     key = query if case.inputs == "self" else key
     w = projection.astype(dtype)
     return problem.replace(query=query, key=key, value=key, w_q=w, w_k=w, w_v=w_v.T.astype(dtype))
+
+
+def _with_readable_blocks(problem: Problem, rng: np.random.Generator) -> Problem:
+    """Return the problem so where each head projects its own channels, all heads and samples alike.
+
+    A head has D channels to tell its keys by.
+    """
+    case, dtype = problem.case, problem.dtype
+    common = rng.standard_normal(case.head_dim)
+
+    def rows(count: int) -> Array:
+        own = common + 0.5 * rng.standard_normal((count, case.head_dim))
+        return np.tile(own, (case.batch, 1, case.heads_count)).astype(dtype)
+
+    query = rows(case.queries)
+    key = query if case.inputs == "self" else rows(case.keys)
+    block = rng.standard_normal((case.head_dim, case.head_dim)) / np.sqrt(case.head_dim)
+    units = np.linalg.pinv(key[0, :, : case.head_dim].astype(np.float64))
+    w_v = (units @ np.eye(case.keys, case.head_dim)).T
+    w, w_v = (np.kron(np.eye(case.heads_count), each).astype(dtype) for each in (block, w_v))
+    return problem.replace(query=query, key=key, value=key, w_q=w, w_k=w, w_v=w_v)
 
 
 def weights_shown(problem: Problem, output: Array) -> Array:
