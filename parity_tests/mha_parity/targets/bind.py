@@ -12,6 +12,7 @@ from mha_parity.core.option_values import hint_of
 from mha_parity.targets import backends
 from mha_parity.targets.attention_call import is_adapter
 from mha_parity.targets.attribution import raised_by
+from mha_parity.targets.backends.own_tensors import own_tensors
 from mha_parity.targets.callables import as_function, layer_inside
 from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.crash_report import crash
@@ -144,6 +145,7 @@ def _bound(
     call: bool,
 ) -> Convention:
     libraries = [backends.library(each, device) for each in backends.likely_libraries(subject)]
+    libraries += own_tensors(subject)
     if device != "cpu" and all(each.name == "numpy" for each in libraries):
         raise TargetError(
             f"got the device {device!r}, but the target takes NumPy's arrays, which lie on the "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PREFIX = "mha_parity_target_"
 MOST_MISSING = 32  # libraries and folders that one target may lack
-LEVELS = 6  # folders above a file in which its imports are looked for
+LEVELS = 12  # folders above a file in which its imports are looked for
 
 
 def from_file(path: Path, attribute: str) -> ModuleType:

@@ -25,7 +25,7 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
     (Role.HEADS, r"^head_mask$"),  # multiplies the weights of whole heads, after the softmax
     (Role.MASK, r"mask|padding|^pad$"),
     (Role.SCORE_BIAS, r"alibi|rel(ative)?_?(pos|.*bias)|(attn|attention|position|pos|score)_?bias"),
-    (Role.CACHE, r"cache|past|incremental|_state$|^state$|^mems?$"),
+    (Role.CACHE, r"cache|past|incremental|(?<!coder)(?<!hidden)(?<!input)_state$|^state$|^mems?$"),
     (Role.POSITIONS, r"rope|rotary|freqs|^pos$|position|^((cos|sin)_?)+$|start_pos|offset"),
     (Role.CONFIG, r"^(config|cfg|args|hparams|conf|hp|opt|.*_config|.*_cfg|.*_args|_.+__c)$"),
     (Role.PROJECTION_BIAS, r"bias|^b_?[qkvo]$|^b_?out$"),

@@ -19,7 +19,8 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.calls import Call
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.construct import globals_read, meanings
+from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.names_in_code import globals_read
 from mha_parity.targets.fit.search import TRIALS, Search, attention_in_float64
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS, check_subject

@@ -165,6 +165,18 @@ def test_a_file_is_loaded_in_its_package(tmp_path: Path, init: str) -> None:
     assert "f" == load.load(f"{tmp_path}/pkg_of_test/inner/layer.py:f").__name__
 
 
+def test_a_file_far_inside_a_package_is_loaded_in_it(tmp_path: Path) -> None:
+    """Nine folders deep it imports its package by name: kills a package of the last few folders."""
+    deep = "/".join(f"level{i}" for i in range(8))
+    folders = ["deep_of_test", *(f"deep_of_test/{deep[: 7 * i - 1]}" for i in range(1, 9))]
+    tree(tmp_path, {
+        **{f"{folder}/__init__.py": "" for folder in folders},
+        "deep_of_test/scores.py": "def f(q, k, v):\n    return q\n",
+        f"deep_of_test/{deep}/layer.py": "from deep_of_test.scores import f\n",
+    })  # fmt: skip
+    assert "f" == load.load(f"{tmp_path}/deep_of_test/{deep}/layer.py:f").__name__
+
+
 def test_absolute_imports_are_found_in_a_folder_above(tmp_path: Path) -> None:
     """As if the target had been started from its repository's root."""
     tree(tmp_path, {

@@ -22,14 +22,14 @@ ROLES = {
     Role.LENGTHS: "valid_lens lengths key_lengths src_len xlen seqlens_k cu_seqlens_q",
     Role.CAUSAL: "causal is_causal use_causal look_ahead",
     Role.SCORE_BIAS: "attn_bias position_bias relative_position_bias alibi bias biases rel_pos",
-    Role.CACHE: "kv_cache past_key_value use_cache layer_past incremental_state",
+    Role.CACHE: "kv_cache past_key_value attention_state use_cache layer_past incremental_state",
     Role.RETURN: "return_weights need_weights output_attentions average_attn_weights",
     Role.DROPOUT: "dropout dropout_p attn_drop p",
     Role.HEADS: "num_heads n_heads h nhead heads head_mask",
     Role.SIZE: "d_model embed_dim head_dim max_len k_dim max_seqlen_q max_length",
     Role.WEIGHTS: "w_q Wk W_o wv",
     Role.PROJECTION_BIAS: "b_q bo",
-    Role.INPUT: "x q query keys value context memory hidden_states x_kv",
+    Role.INPUT: "x q query keys value context memory hidden_states x_kv encoder_state hidden_state",
     Role.POSITIONS: "freqs_cis start_pos rotary_emb cos cos_sin",
 }
 

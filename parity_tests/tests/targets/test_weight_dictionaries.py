@@ -6,7 +6,7 @@ import pytest
 
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
-from mha_parity.targets.fit.construct import keys_read
+from mha_parity.targets.fit.names_in_code import keys_read
 from subject_checks import SUBJECTS, checks_of
 
 FILE = "weight_dictionaries.py"

@@ -138,7 +138,8 @@ def _as_numpy(value: Any) -> Array | None:
         return _by_dlpack(value)
     if hasattr(value, "__array__"):
         return np.asarray(value)
-    return None
+    held = getattr(value, "data", None)
+    return held if type(held) is np.ndarray else None  # a tensor of the target's own
 
 
 def _by_dlpack(value: Any) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,13 +19,15 @@ from mha_parity.targets.conventions.grouped_heads import (
 )
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
+from mha_parity.targets.conventions.optional_arguments import left_out_in_self, takes_scale
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
-from mha_parity.targets.fit.construct import LayerSizes, keys_read, names_unpacked
+from mha_parity.targets.fit.construct import LayerSizes
 from mha_parity.targets.fit.interpretation import OF_HEADS
+from mha_parity.targets.fit.names_in_code import keys_read, names_unpacked
 from mha_parity.targets.fit.refine import (
     built_remarks,
     with_channels_permuted,
@@ -48,8 +49,6 @@ from mha_parity.targets.fit.search import (
     SMALL,
     InterpretationResult,
     Search,
-    attention_in_float64,
-    is_rounding,
     trial_problem,
 )
 
@@ -68,9 +67,6 @@ RESIDUAL_OVERFLOWS = (
     "the input that is added to the output rounds it, and larger weights leave its range"
 )
 DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
-# A name that says what is scaled; `scale` may be anything's.
-SCALE_OF_SCORES = re.compile(r"^(sm|softmax|attn|attention|qk|score)_?scal(e|ing)")
-GIVEN_SCALE = 0.375  # of a trial: neither 0 nor 1 / sqrt(head_dim)
 HALF = ("float16", "bfloat16")  # for what raises in both
 
 
@@ -286,7 +282,8 @@ class Fitted(InterpretedCalls):
             asked = "many" in self.offer["heads"] and not square and not self.how.roles.kv_heads
             if asked and groups_heads(self, case):
                 yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
-        if not self.how.parts and self._takes_scale(case.replace(scale="given")):
+        default = {p.name: p.default for p in self._named[1]}.get(self.scale_parameter)
+        if not self.how.parts and takes_scale(self, case.replace(scale="given"), default):
             yield FeatureProbe("scale", "given", (case.replace(scale="given"),))
         empty = [case.replace(queries=0, keys=0)]
         if "cross" in self.offer["inputs"]:
@@ -300,33 +297,6 @@ class Fitted(InterpretedCalls):
         yield from weight_probes(case)
         if "many" in self.offer["heads"]:
             yield from self._grouped(case)
-
-    def _takes_scale(self, case: Case) -> bool:
-        """Return whether a scale that the caller gives is to be judged as a factor of the scores.
-
-        It is one; or its name says so, and it is nothing else that it may be. A parameter of that
-        name may mean something else: then it is left at its default.
-        """
-        if not self.scale_parameter:
-            return False
-        problem = make_problem(case).replace(given_scale=GIVEN_SCALE)
-        try:
-            output = self(problem).output
-        except CandidateError as error:
-            self.reasons["scale", "given"] = str(error)
-            return False
-        # Without a number for a default it stands in for 1 / sqrt(D), and does not multiply it.
-        default = {p.name: p.default for p in self._named[1]}[self.scale_parameter]
-        factors = {"": GIVEN_SCALE, "divides the scores": 1 / GIVEN_SCALE}
-        if isinstance(default, int | float):
-            factors["multiplies the scaled scores"] = GIVEN_SCALE / problem.head_dim**0.5
-        for said, factor in factors.items():
-            given = problem.replace(given_scale=factor)
-            if is_rounding(output, attention_in_float64(given, causal=self.hides_future)):
-                self.reasons["scale", "given"] = f"`{self.scale_parameter}` {said}"
-                return not said
-        self.reasons["scale", "given"] = f"`{self.scale_parameter}` is no factor of the scores"
-        return bool(SCALE_OF_SCORES.search(self.scale_parameter))
 
     def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
         """Yield the trial of fewer key heads, if a parameter of the call gets their number.
@@ -369,6 +339,7 @@ class Fitted(InterpretedCalls):
         """Take back keys of another number than the queries where such calls are not right."""
         kept = [each for each in self.offer["inputs"] if each == "self" or self._takes(case, each)]
         self.offer = self.offer | {"inputs": tuple(kept)}
+        self.left_out = left_out_in_self(self, case)
 
     def _look_at_one_head(self) -> None:
         """Take one head back where a layer of one head has other weights than one of several."""

@@ -69,6 +69,7 @@ class InterpretedCalls(Convention):
     weight_leaves: list[tuple[weights.Slot, Any]]
     # Where the output stands in what is returned; elsewhere sizes may agree, and shapes not tell.
     place: int | None = None
+    left_out: frozenset[str] = frozenset()  # inputs that calls of self-attention are made without
 
     @property
     def filled_up(self) -> tuple[str, ...]:
@@ -228,7 +229,8 @@ class InterpretedCalls(Convention):
         lay = self._lay(problem)
         if packed is None or packed.container != "array":
             rows = dict(zip(ROWS, arguments.rows(lay), strict=True))
-            values = {name: rows[role] for name, role in inputs}
+            left_out = self.left_out if problem.case.inputs == "self" else ()
+            values = {name: rows[role] for name, role in inputs if name not in left_out}
             if packed is not None:
                 kind = CONTAINERS[packed.container]
                 values[packed.parameter] = kind(rows[role] for role in packed.roles)

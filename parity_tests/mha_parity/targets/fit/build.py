@@ -12,8 +12,8 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit.construct import globals_read
 from mha_parity.targets.fit.names import ROWS, is_weight, parts
+from mha_parity.targets.fit.names_in_code import globals_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,7 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import layer_arrays, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.build import is_module
-from mha_parity.targets.fit.construct import LayerSizes, RecordingConfig, globals_read
+from mha_parity.targets.fit.construct import LayerSizes, RecordingConfig
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
@@ -22,6 +22,7 @@ from mha_parity.targets.fit.interpretation import (
     OWN_CHANNELS,
     Interpretation,
 )
+from mha_parity.targets.fit.names_in_code import globals_read
 from mha_parity.targets.fit.packed_roles import packed
 from mha_parity.targets.fit.search import SMALL
 from mha_parity.targets.fit.sorted_leaves import around_torchs, rows_prefix, sorted_by_name
@@ -84,6 +85,8 @@ class Layers:
         """Yield how the class may be built, filled and called."""
         for construction in all_constructions(self.kind, parameters.of_callable(self.kind)):
             sizes = LayerSizes(SMALL.embed_dim, SMALL.heads_count)
+            if self.is_built and "one" in dict(construction.meanings).values():
+                continue
             try:
                 layer = self.new(construction, sizes)
             except CandidateError as error:

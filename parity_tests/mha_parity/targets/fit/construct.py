@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 import math
 import re
@@ -10,7 +9,7 @@ import sys
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from itertools import islice, product
-from types import CodeType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 from mha_parity.targets.fit.names import bias_parts, is_weight, parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 LENGTH = 128  # for which layers that keep a mask are built at least
 MAX_CONSTRUCTIONS = 24  # candidates that are built
@@ -97,7 +96,8 @@ class LayerSizes:
             "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
             "root": math.sqrt(width / self.heads),
             "inverse_root": 1 / math.sqrt(width / self.heads),
-            "off": False, "dropout": self.dropout, "zero": 0, "device": "cpu", "none": None,
+            "off": False, "dropout": self.dropout, "zero": 0, "one": 1.0, "device": "cpu",
+            "none": None,
         }[meaning]  # fmt: skip
 
 
@@ -297,10 +297,23 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
             choices.append([(each.name, meaning) for meaning in (*known, *unknown)])
         elif known and known[0] in GIVEN and _is_given(each.name, each.default, known[0]):
             choices.append([(each.name, meaning) for meaning in known])
-    for inverse in (False, True) if config else (False,):
+    sized = any(each.default is each.empty and meanings(each.name) for each in named)
+    if sized and any(each.name == config and each.default is None for each in named):
+        config = ""  # of a part that is left out
+    # A number that is None by default may be one that the constructor cannot do without: given
+    # where none can be built otherwise.
+    numbers = tuple((each.name, "one") for each in named if _is_optional_number(each))
+    further = ((), numbers) if numbers else ((),)
+    for inverse, more in product((False, True) if config else (False,), further):
         for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
             if len({m for _, m in chosen if m == "heads"}) <= 1:
-                yield Construction(tuple(chosen), config, annotation, inverse)
+                yield Construction((*chosen, *more), config, annotation, inverse)
+
+
+def _is_optional_number(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is a float by its annotation, and None by default."""
+    said = str(parameter.annotation)
+    return parameter.default is None and "float" in said
 
 
 def _is_switch(parameter: inspect.Parameter) -> bool:
@@ -324,76 +337,3 @@ def _is_given(name: str, default: object, meaning: str) -> bool:
     if meaning == "length" and ("window" in name or not isinstance(default, int)):
         return False  # attention in a window is another one
     return not isinstance(default, str | bool)
-
-
-def globals_read(kind: type) -> Mapping[str, str]:
-    """Return the numbers of a module that its classes read, by what their names mean."""
-    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
-    seen: set[str] = set()
-    todo = [kind]
-    while todo:
-        for method in vars(todo.pop()).values():
-            for name in _names(getattr(method, "__code__", None)):
-                value = scope.get(name)
-                if (
-                    name not in seen
-                    and isinstance(value, type)
-                    and value.__module__ == kind.__module__
-                ):
-                    todo.append(value)
-                seen.add(name)
-    numbers = {n for n in seen if type(scope.get(n)) in {int, float}}
-    return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}
-
-
-def keys_read(function: Any) -> tuple[str, ...]:
-    """Return the words among the strings of a function and of those of its module that it calls."""
-    found: dict[str, None] = {}
-    todo, seen = [inspect.unwrap(function)], set()
-    while todo:
-        each = todo.pop()
-        seen.add(id(each))
-        code, scope = getattr(each, "__code__", None), getattr(each, "__globals__", {})
-        found |= {word: None for word in _strings(code) if word.isidentifier()}
-        called = (inspect.unwrap(scope[n]) for n in _names(code) if callable(scope.get(n)))
-        todo += [f for f in called if id(f) not in seen and f.__module__ == function.__module__]
-    return tuple(found)
-
-
-def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of names that a function unpacks a tuple to, one for each statement."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    steps = [] if code is None else list(dis.get_instructions(code))
-    counts = [(at, each.argval) for at, each in enumerate(steps) if each.opname == _UNPACKS]
-    stored = (
-        [name for step in steps[at + 1 : at + 1 + count] for name in _stored(step)][:count]
-        for at, count in counts
-    )
-    return tuple(
-        tuple(each) for (_, count), each in zip(counts, stored, strict=True) if count == len(each)
-    )
-
-
-_UNPACKS = "UNPACK_SEQUENCE"
-
-
-def _stored(step: dis.Instruction) -> tuple[str, ...]:
-    """Return the names that one step stores to: newer Pythons store two at once."""
-    if not step.opname.startswith("STORE_FAST"):
-        return ()
-    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
-
-
-def _strings(code: CodeType | None) -> Iterator[str]:
-    """Yield the strings that code has as constants, in tuples and in its comprehensions too."""
-    for each in () if code is None else code.co_consts:
-        yield from (s for s in (each if isinstance(each, tuple) else (each,)) if isinstance(s, str))
-        yield from _strings(each if isinstance(each, CodeType) else None)
-
-
-def _names(code: CodeType | None) -> Iterator[str]:
-    """Yield the global names and attributes that code reads, in its comprehensions too."""
-    if code is not None:
-        yield from code.co_names
-        for each in code.co_consts:
-            yield from _names(each if isinstance(each, CodeType) else None)

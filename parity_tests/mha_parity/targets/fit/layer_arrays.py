@@ -77,6 +77,8 @@ def set_array(layer: Any, path: str, value: Any) -> None:
     holder = layer
     for step in way:
         holder = _step(holder, step)
+    if type(value) is type(holder):  # a tensor of the target's own, whose array lies in it
+        value = getattr(value, last)
     if isinstance(holder, dict):
         holder[last] = value
     elif isinstance(holder, list):

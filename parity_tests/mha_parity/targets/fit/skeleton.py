@@ -15,12 +15,12 @@ from mha_parity.targets.fit.build import offline, plain_lists
 from mha_parity.targets.fit.construct import (
     LayerSizes,
     RecordingConfig,
-    globals_read,
     required_of,
     settable_of,
 )
 from mha_parity.targets.fit.expressions import Expressions
 from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS, SWAPPED
+from mha_parity.targets.fit.names_in_code import globals_read
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH
 
 if TYPE_CHECKING:

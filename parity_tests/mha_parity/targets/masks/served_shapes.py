@@ -20,6 +20,7 @@ UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
 LONG = (131, 137)  # (L, S) beyond what is done at once in tiles of 128
 # Fewer queries and keys than heads and samples, so that a slice of the first L cuts those.
 FEW, SAMPLES = 2, 3
+LIFTS = "lifts the causal rule that the target has by itself, and torch's masks add to one"
 
 
 def undisturbed(
@@ -28,7 +29,8 @@ def undisturbed(
     """Return what is taken without shapes in which a mask that hides nothing changes the answer.
 
     An axis too many is broadcast to scores of more axes, whose heads are then merged amiss. A shape
-    that is promised stays, and so do all where each changes the answer: the cases show it.
+    that is promised stays, and so do all where each changes the answer: the cases show it. But a
+    causal mask by its name may stand in for the causal rule that a target has by itself.
     """
     nothing = MaskContent(np.zeros(experiment.shape, dtype=bool))
 
@@ -47,6 +49,10 @@ def undisturbed(
     masks = [each for each in found.taken if each.kind not in {SWITCH, LENGTHS}]
     changing = [each for each in masks if each.axes not in promised and changes(each)]
     if len(changing) == len(masks):
+        name = found.parameter.name
+        in_its_place = experiment.convention.hides_future and "causal" in name.lower()
+        if masks and in_its_place:
+            return replace(found, taken=(), reason=f"`{name}` {LIFTS}")
         return found
     return replace(found, taken=tuple(each for each in found.taken if each not in changing))
 

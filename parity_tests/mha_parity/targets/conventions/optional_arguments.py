@@ -1,0 +1,72 @@
+"""What a call may leave out: keys and values in self-attention, and a factor of the scores."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets import parameters
+from mha_parity.targets.fit.search import attention_in_float64, is_rounding
+
+if TYPE_CHECKING:
+    from mha_parity.core.case import Case
+    from mha_parity.targets.conventions.interpreted import InterpretedCalls
+
+GIVEN_SCALE = 0.375  # of a trial: neither 0 nor 1 / sqrt(head_dim)
+# A name that says what is scaled; `scale` may be anything's.
+SCALE_OF_SCORES = re.compile(r"^(sm|softmax|attn|attention|qk|score)_?scal(e|ing)")
+
+
+def takes_scale(convention: InterpretedCalls, case: Case, default: object) -> bool:
+    """Return whether a scale that the caller gives is to be judged as a factor of the scores.
+
+    It is one; or its name says so, and it is nothing else that it may be. A parameter of that
+    name may mean something else: then it is left at its default.
+    """
+    if not convention.scale_parameter:
+        return False
+    problem = make_problem(case).replace(given_scale=GIVEN_SCALE)
+    try:
+        output = convention(problem).output
+    except CandidateError as error:
+        convention.reasons["scale", "given"] = str(error)
+        return False
+    # Without a number for a default it stands in for 1 / sqrt(D), and does not multiply it.
+    factors = {"": GIVEN_SCALE, "divides the scores": 1 / GIVEN_SCALE}
+    if isinstance(default, int | float):
+        factors["multiplies the scaled scores"] = GIVEN_SCALE / problem.head_dim**0.5
+    for said, factor in factors.items():
+        given = problem.replace(given_scale=factor)
+        if is_rounding(output, attention_in_float64(given, causal=convention.hides_future)):
+            convention.reasons["scale", "given"] = f"`{convention.scale_parameter}` {said}"
+            return not said
+    name = convention.scale_parameter
+    convention.reasons["scale", "given"] = f"`{name}` is no factor of the scores"
+    return bool(SCALE_OF_SCORES.search(name))
+
+
+def left_out_in_self(convention: InterpretedCalls, case: Case) -> frozenset[str]:
+    """Return the keys and values that calls of self-attention are right without, as with them.
+
+    Such calls are made without: a layer may have a mask that it reads then alone.
+    """
+    defaults = {p.name: p.default for p in parameters.of_callable(convention.entry())}
+    inputs = convention.how.roles.inputs
+    names = frozenset(name for name, _ in inputs[1:] if defaults.get(name, "") is None)
+    if not names or "self" not in convention.offer["inputs"]:
+        return frozenset()
+    problem = make_problem(case.replace(inputs="self", keys=case.queries))
+    held = convention.left_out
+    try:
+        whole = convention(problem).output
+        convention.left_out = names
+        alone = convention(problem).output
+    except CandidateError:
+        return frozenset()
+    finally:
+        convention.left_out = held
+    return names if np.array_equal(whole, alone, equal_nan=True) else frozenset()

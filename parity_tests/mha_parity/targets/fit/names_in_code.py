@@ -1,0 +1,85 @@
+"""What the code of a class or function reads: numbers of its module, strings, unpacked names."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.targets.fit.construct import meanings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_UNPACKS = "UNPACK_SEQUENCE"
+
+
+def globals_read(kind: type) -> Mapping[str, str]:
+    """Return the numbers of a module that its classes read, by what their names mean."""
+    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
+    seen: set[str] = set()
+    todo = [kind]
+    while todo:
+        for method in vars(todo.pop()).values():
+            for name in _names(getattr(method, "__code__", None)):
+                value = scope.get(name)
+                if (
+                    name not in seen
+                    and isinstance(value, type)
+                    and value.__module__ == kind.__module__
+                ):
+                    todo.append(value)
+                seen.add(name)
+    numbers = {n for n in seen if type(scope.get(n)) in {int, float}}
+    return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}
+
+
+def keys_read(function: Any) -> tuple[str, ...]:
+    """Return the words among the strings of a function and of those of its module that it calls."""
+    found: dict[str, None] = {}
+    todo, seen = [inspect.unwrap(function)], set()
+    while todo:
+        each = todo.pop()
+        seen.add(id(each))
+        code, scope = getattr(each, "__code__", None), getattr(each, "__globals__", {})
+        found |= {word: None for word in _strings(code) if word.isidentifier()}
+        called = (inspect.unwrap(scope[n]) for n in _names(code) if callable(scope.get(n)))
+        todo += [f for f in called if id(f) not in seen and f.__module__ == function.__module__]
+    return tuple(found)
+
+
+def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of names that a function unpacks a tuple to, one for each statement."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    steps = [] if code is None else list(dis.get_instructions(code))
+    counts = [(at, each.argval) for at, each in enumerate(steps) if each.opname == _UNPACKS]
+    stored = (
+        [name for step in steps[at + 1 : at + 1 + count] for name in _stored(step)][:count]
+        for at, count in counts
+    )
+    return tuple(
+        tuple(each) for (_, count), each in zip(counts, stored, strict=True) if count == len(each)
+    )
+
+
+def _stored(step: dis.Instruction) -> tuple[str, ...]:
+    """Return the names that one step stores to: newer Pythons store two at once."""
+    if not step.opname.startswith("STORE_FAST"):
+        return ()
+    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
+
+
+def _strings(code: CodeType | None) -> Iterator[str]:
+    """Yield the strings that code has as constants, in tuples and in its comprehensions too."""
+    for each in () if code is None else code.co_consts:
+        yield from (s for s in (each if isinstance(each, tuple) else (each,)) if isinstance(s, str))
+        yield from _strings(each if isinstance(each, CodeType) else None)
+
+
+def _names(code: CodeType | None) -> Iterator[str]:
+    """Yield the global names and attributes that code reads, in its comprehensions too."""
+    if code is not None:
+        yield from code.co_names
+        for each in code.co_consts:
+            yield from _names(each if isinstance(each, CodeType) else None)

@@ -1,0 +1,48 @@
+"""Tensors of a target's own, states by their names, and what a call or a constructor leaves out."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.bind import bind
+from subject_checks import checks_of, load_subject
+
+judged = checks_of("called_in_part.py", cases=60, dtypes=("float64",))
+of_tensors = checks_of("own_tensors.py", cases=40)
+
+
+@pytest.mark.parametrize("name", ["States", "MaskOfItself", "HidesTheFuture"])
+def test_right_ones_pass(name: str) -> None:
+    """Built without a configuration that is None by default, or with a number for one that is."""
+    verdict = judged(name)
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
+
+
+@pytest.mark.parametrize("name", ["StatesExchanged", "MaskOfItselfHalved", "LeaksTheFuture"])
+def test_wrong_ones_fail(name: str) -> None:
+    """Each by what its right twin does."""
+    assert Outcome.FAIL == judged(name).outcome
+
+
+def test_what_hides_nearly_all_of_the_future_is_asked_as_causal() -> None:
+    """Else nearly every case fails, and no mask at all would be demanded of it."""
+    bound = bind(load_subject("called_in_part.py:LeaksTheFuture"))
+    assert ("causal",) == bound.offer["attn"]
+
+
+def test_a_mask_in_place_of_the_causal_rule_is_not_asked_beside_it() -> None:
+    """Its name says so, and one that hides nothing lifts the rule: the run is inconclusive."""
+    verdict = judged("OtherCausalMask")
+    assert (Outcome.INCONCLUSIVE, 0) == (verdict.outcome, verdict.failed)
+    assert "`custom_causal_mask` lifts the causal rule" in verdict.sentence
+
+
+def test_own_tensors_are_passed_and_read() -> None:
+    """In the dtypes that the class keeps; weights lie in their `data`."""
+    verdict = of_tensors("OfTensors")
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
+    assert {"float64"} == {
+        row.value for row in verdict.features if row.axis == "dtype" and row.cases
+    }
+    assert Outcome.FAIL == of_tensors("OfTensorsScaledTwice", fail_fast=True).outcome
