@@ -105,3 +105,15 @@ class OtherCausalMask(HidesTheFuture):
         seen = torch.ones(x.shape[1], x.shape[1]).tril()
         seen = seen if custom_causal_mask is None else custom_causal_mask
         return self.out(attend(q, k, v, mask=seen == 0).transpose(1, 2).flatten(2))
+
+
+class InferenceBySwitch(HidesTheFuture):
+    """Right: drops out unless the call says that it is one of inference. Causal by itself."""
+
+    def __init__(self, dim, heads, dropout=0.1):
+        super().__init__(dim, heads)
+        self.p = dropout
+
+    def forward(self, x, inference: bool = False):
+        """Return (N, L, E)."""
+        return nn.functional.dropout(super().forward(x), self.p, training=not inference)

@@ -12,7 +12,7 @@ judged = checks_of("called_in_part.py", cases=60, dtypes=("float64",))
 of_tensors = checks_of("own_tensors.py", cases=40)
 
 
-@pytest.mark.parametrize("name", ["States", "MaskOfItself", "HidesTheFuture"])
+@pytest.mark.parametrize("name", ["States", "MaskOfItself", "HidesTheFuture", "InferenceBySwitch"])
 def test_right_ones_pass(name: str) -> None:
     """Built without a configuration that is None by default, or with a number for one that is."""
     verdict = judged(name)

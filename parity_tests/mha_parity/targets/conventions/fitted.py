@@ -27,7 +27,6 @@ from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
 from mha_parity.targets.fit.construct import LayerSizes
 from mha_parity.targets.fit.interpretation import OF_HEADS
-from mha_parity.targets.fit.names_in_code import keys_read, names_unpacked
 from mha_parity.targets.fit.refine import (
     built_remarks,
     with_channels_permuted,
@@ -140,11 +139,7 @@ class Fitted(InterpretedCalls):
         self._layers = Layers(self.subject, self._new) if isinstance(self.subject, type) else None
         trials: list[InterpretationResult] = []
         for dtype in self._searched_dtypes(trials):
-            candidates = self._layers or function_interpretations(
-                parameters.of_callable(self.subject),
-                keys_read(self.subject),
-                names_unpacked(self.subject),
-            )
+            candidates = self._layers or function_interpretations(self.subject)
             search = Search(self._ask, dtype)
             best = search.run(candidates) if dtype in self.library.dtypes else None
             trials += search.trials

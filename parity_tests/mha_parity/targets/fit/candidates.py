@@ -22,7 +22,7 @@ from mha_parity.targets.fit.interpretation import (
     OWN_CHANNELS,
     Interpretation,
 )
-from mha_parity.targets.fit.names_in_code import globals_read
+from mha_parity.targets.fit.names_in_code import globals_read, keys_read, names_unpacked
 from mha_parity.targets.fit.packed_roles import packed
 from mha_parity.targets.fit.search import SMALL
 from mha_parity.targets.fit.sorted_leaves import around_torchs, rows_prefix, sorted_by_name
@@ -46,12 +46,10 @@ OF_ONE_INPUT = frozenset({"axial", "first_row"})
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
 
 
-def function_interpretations(
-    named: Sequence[inspect.Parameter],
-    keys: Sequence[str] = (),
-    unpacked: Sequence[Sequence[str]] = (),
-) -> Iterator[Interpretation]:
-    """Yield how a function that reads these keys, and unpacks to these names, may be meant."""
+def function_interpretations(function: Any) -> Iterator[Interpretation]:
+    """Yield how a function may be meant, by its parameters and by the names that its code reads."""
+    named = parameters.of_callable(function)
+    keys, unpacked = keys_read(function), names_unpacked(function)
     for roles in call_roles.function_roles(named, keys, unpacked):
         many = roles.has_many_heads
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.

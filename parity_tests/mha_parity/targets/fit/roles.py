@@ -43,7 +43,10 @@ _HEADS = re.compile(r"head|^n?h$|^nh")
 PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 # Parameters of a call that say whether it is made in training, and what they get in evaluation.
-MODES = {"training": False, "is_training": False, "train": False, "deterministic": True}
+MODES = {
+    "training": False, "is_training": False, "train": False, "deterministic": True,
+    "inference": True,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
