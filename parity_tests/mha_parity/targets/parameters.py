@@ -49,6 +49,13 @@ _SIZE = re.compile(r"len|size|dim|width|n_embd|channels|features|num|max|^n_|blo
 _OF_A_MASK = re.compile(r"(^|_)(kv|keys?|quer(y|ies)|values?|pad(ding|ded)?|only)(_|$)")
 
 
+# Parameters of a call that say whether it is made in training, and what they get in evaluation.
+MODES = {
+    "training": False, "is_training": False, "train": False, "deterministic": True,
+    "inference": True,
+}  # fmt: skip
+
+
 def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     """Return what a parameter of a constructor or of a call is for."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
@@ -169,3 +176,8 @@ def switches_of_config(subject: Any, config: str) -> tuple[Parameter, ...]:
         for each in dict.fromkeys(read)
         if role(each, "constructor", default=False) is Role.CAUSAL
     )  # fmt: skip
+
+
+def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str, bool]:
+    """Return what the parameters get that say whether a call is made in training."""
+    return {p.name: MODES[p.name] != training for p in named if p.name in MODES}

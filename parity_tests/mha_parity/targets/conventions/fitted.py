@@ -13,9 +13,9 @@ from mha_parity.targets.conventions.base import NEARLY_KEYS, FeatureProbe
 from mha_parity.targets.conventions.fitted_gradients import no_gradients
 from mha_parity.targets.conventions.grouped_heads import (
     grouped,
+    grouped_probes,
     groups_heads,
-    keeps_fewer_heads,
-    missing_array,
+    look_at_one_head,
 )
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
@@ -25,7 +25,6 @@ from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, h
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
-from mha_parity.targets.fit.construct import LayerSizes
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refine import (
     built_remarks,
@@ -136,7 +135,7 @@ class Fitted(InterpretedCalls):
         self.norm_remarks = tuple(norm_remarks(self, problem, causal=self.fit.causal))
 
     def _found(self) -> InterpretationResult:
-        self._layers = Layers(self.subject, self._new) if isinstance(self.subject, type) else None
+        self._layers = Layers(self.subject, self.new) if isinstance(self.subject, type) else None
         trials: list[InterpretationResult] = []
         for dtype in self._searched_dtypes(trials):
             candidates = self._layers or function_interpretations(self.subject)
@@ -263,7 +262,7 @@ class Fitted(InterpretedCalls):
         self._look()
         case = self.trial_case()
         self._narrow(case)
-        self._look_at_one_head()
+        look_at_one_head(self)
         if case.layout == "batch_first" and self.how.arrangement in {"rows", *OF_HEADS}:
             single = single_sample(case, self.offer)
             if takes_single(self, single):
@@ -291,25 +290,7 @@ class Fitted(InterpretedCalls):
             yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
         yield from weight_probes(case)
         if "many" in self.offer["heads"]:
-            yield from self._grouped(case)
-
-    def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
-        """Yield the trial of fewer key heads, if a parameter of the call gets their number.
-
-        Or if a layer that is built for them has smaller keys.
-        """
-        how, grouped = self.how, case.replace(heads_count=4, kv_heads_count=2)
-        if how.roles.kv_heads:
-            yield FeatureProbe("kv_heads", "fewer", (grouped,))
-        if how.construction is None or not (self._kv_heads or how.construction.config):
-            return
-        sizes = LayerSizes(grouped.embed_dim, 4, kv_heads=2)
-        try:
-            layer = self._new(how.construction, sizes, **dict.fromkeys(self._kv_heads, 2))
-        except CandidateError:
-            return
-        if keeps_fewer_heads(layer, how.slots, grouped):
-            yield FeatureProbe("kv_heads", "fewer", (grouped,))
+            yield from grouped_probes(self, case)
 
     def _look(self) -> None:
         """Find whether the future is hidden, and say how the target is called."""
@@ -322,7 +303,7 @@ class Fitted(InterpretedCalls):
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
         self.configured = () if self.hides_future else self.config_switches
-        self.remarks = (*remarks, *self.norm_remarks, *built_remarks(self.how, self._new))
+        self.remarks = (*remarks, *self.norm_remarks, *built_remarks(self.how, self.new))
 
     def _hides_the_future(self) -> bool:
         try:
@@ -335,23 +316,6 @@ class Fitted(InterpretedCalls):
         kept = [each for each in self.offer["inputs"] if each == "self" or self._takes(case, each)]
         self.offer = self.offer | {"inputs": tuple(kept)}
         self.left_out = left_out_in_self(self, case)
-
-    def _look_at_one_head(self) -> None:
-        """Take one head back where a layer of one head has other weights than one of several."""
-        made = self.how.construction
-        if made is None or not self.how.parts or "many" not in self.offer["heads"]:
-            return
-        try:
-            layer = self._new(made, LayerSizes(SMALL.embed_dim, 1))
-        except CandidateError as error:
-            self._without_one_head(str(error))
-            return
-        if missing := missing_array(layer, self.how.slots):
-            self._without_one_head(f"with one head it has no `{missing}`")
-
-    def _without_one_head(self, reason: str) -> None:
-        self.offer = self.offer | {"heads": ("many",)}
-        self.reasons["heads", "one"] = reason
 
     def _takes(self, case: Case, inputs: str) -> bool:
         problem = make_problem(case.replace(inputs=inputs, keys=7))

@@ -1,4 +1,4 @@
-"""Whether a function takes fewer key heads than query heads, though nothing in its call says so."""
+"""How many heads a target takes: fewer of keys than of queries, and one alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.fit.search import attention_in_float64, is_rounding
+from mha_parity.targets.conventions.base import FeatureProbe
+from mha_parity.targets.fit.construct import LayerSizes
+from mha_parity.targets.fit.search import SMALL, attention_in_float64, is_rounding
 from mha_parity.targets.fit.weights import shapes_of, sizes_of, slot_array
 from mha_parity.targets.problem_arrays import arrays_of
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.interpreted import InterpretedCalls
     from mha_parity.targets.fit.weights import Slot
 
 HEADS, KV_HEADS = 4, 2
@@ -47,13 +50,49 @@ def groups_heads(convention: Convention, case: Case) -> bool:
     return False
 
 
-def missing_array(layer: Any, slots: Iterable[Slot]) -> str:
+def grouped_probes(convention: InterpretedCalls, case: Case) -> Iterator[FeatureProbe]:
+    """Yield the trial of fewer key heads, if a parameter of the call gets their number.
+
+    Or if a layer that is built for them has smaller keys.
+    """
+    how, fewer = convention.how, case.replace(heads_count=HEADS, kv_heads_count=KV_HEADS)
+    if how.roles.kv_heads:
+        yield FeatureProbe("kv_heads", "fewer", (fewer,))
+    named = convention.kv_heads_parameter
+    if how.construction is None or not (named or how.construction.config):
+        return
+    sizes = LayerSizes(fewer.embed_dim, HEADS, kv_heads=KV_HEADS)
+    try:
+        layer = convention.new(how.construction, sizes, **dict.fromkeys(named, KV_HEADS))
+    except CandidateError:
+        return
+    if _keeps_fewer_heads(layer, how.slots, fewer):
+        yield FeatureProbe("kv_heads", "fewer", (fewer,))
+
+
+def look_at_one_head(convention: InterpretedCalls) -> None:
+    """Take one head back where a layer of one head has other weights than one of several."""
+    how, reason = convention.how, ""
+    if how.construction is None or not how.parts or "many" not in convention.offer["heads"]:
+        return
+    try:
+        layer = convention.new(how.construction, LayerSizes(SMALL.embed_dim, 1))
+        if missing := _missing_array(layer, how.slots):
+            reason = f"with one head it has no `{missing}`"
+    except CandidateError as error:
+        reason = str(error)
+    if reason:
+        convention.offer = convention.offer | {"heads": ("many",)}
+        convention.reasons["heads", "one"] = reason
+
+
+def _missing_array(layer: Any, slots: Iterable[Slot]) -> str:
     """Return the path of the first array for all heads that a layer lacks; "" if none."""
     held = shapes_of(layer)
     return next((s.path for s in slots if s.path not in held and s.head is None), "")
 
 
-def keeps_fewer_heads(layer: Any, slots: Iterable[Slot], case: Case) -> bool:
+def _keeps_fewer_heads(layer: Any, slots: Iterable[Slot], case: Case) -> bool:
     """Return whether an array of keys has the size that a layer of fewer key heads gives it."""
     sizes = {path: math.prod(shape) for path, shape in shapes_of(layer).items()}
     problem = make_problem(case)

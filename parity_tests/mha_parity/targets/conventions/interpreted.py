@@ -39,7 +39,7 @@ from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_
 from mha_parity.targets.fit.construct import Construction, LayerSizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
-from mha_parity.targets.fit.roles import ROWS, modes_of
+from mha_parity.targets.fit.roles import ROWS
 from mha_parity.targets.masks.mask_format import MaskHolder
 from mha_parity.targets.parameters import role, switches_of_config
 
@@ -77,7 +77,7 @@ class InterpretedCalls(Convention):
         return self.how.roles.none
 
     @property
-    def _kv_heads(self) -> tuple[str, ...]:
+    def kv_heads_parameter(self) -> tuple[str, ...]:
         """The constructor's parameter for the number of key heads, if it has one."""
         named = (p.name for p in self._named[0])
         return tuple(name for name in named if meanings(name)[:1] == ("kv_heads",))[:1]
@@ -94,7 +94,8 @@ class InterpretedCalls(Convention):
             if self._says_batch_first and layout not in self.offer["layout"]:
                 yield FeatureProbe("layout", layout, (case.replace(layout=layout),))
 
-    def _new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
+    def new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
+        """Return a layer of these sizes."""
         named = self._named[0]
         layer = new_layer(self.subject, self.construct, named, construction, sizes, **more)
         self._record({p.key: bool(more[p.name]) for p in self.configured if p.name in more})
@@ -109,10 +110,10 @@ class InterpretedCalls(Convention):
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]
         sizes = LayerSizes(width, problem.num_heads, bias, dropout, length, kv_heads)
-        more: dict[str, Any] = {name: kv_heads for name in self._kv_heads if kv_heads}
+        more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
         if self._says_batch_first:
             more["batch_first"] = problem.case.layout != "sequence_first"
-        layer = self._new(construction, sizes, **self.switches(problem), **more)
+        layer = self.new(construction, sizes, **self.switches(problem), **more)
         if self.library.name == "torch" and is_module(layer):
             move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
         self.load(layer, problem, arguments)
@@ -181,11 +182,6 @@ class InterpretedCalls(Convention):
         named = [p.name for p in self._named[1] if role(p.name, "call", p.default) is Role.SCALE]
         return next((name for name in named if given.get(name, INVERSE) == INVERSE), "")
 
-    @property
-    def _modes(self) -> bool:
-        """Whether a parameter of the call says whether it is made in training, and no method."""
-        return bool(modes_of(self._named[1], training=False))
-
     def layer_call(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
         """Return the call of a layer, or of the function."""
         problem, roles = arguments.problem, self.how.roles
@@ -203,7 +199,7 @@ class InterpretedCalls(Convention):
             values[name] = MaskHolder(given) if roles.filler.startswith("object") else given
         values |= dict.fromkeys(roles.lengths, problem.case.queries)
         values |= dict.fromkeys(roles.ones, 1)
-        values |= modes_of(self._named[1], training=training)
+        values |= self.modes(training=training)
         kv_heads = case.kv_heads_count
         sizes = LayerSizes(problem.query.shape[-1], problem.num_heads, kv_heads=kv_heads)
         values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
@@ -388,7 +384,7 @@ class InterpretedCalls(Convention):
         if not made.has("dropout"):
             return None
         layer = self.build(problem, Arguments(problem, self.library), dropout=p)
-        if not self._modes and has_modes(layer):
+        if not self.modes(training=False) and has_modes(layer):
             return lambda training: self.layer_call(
                 set_mode(layer, training), Arguments(problem, self.library)
             )

@@ -344,6 +344,7 @@ class LinearModule(OptionalInputs):
         function = module if callable(module) else forward(module)
         given = [each for each in self.offer["weights"] if each != "none"]
         switches = weights_switches(self._named[1], arguments.problem.case, given)
+        switches |= self.modes(training=bool(getattr(module, "training", False)))
         more = behind_rows(self._called, len(self._rows), arguments.problem.case.queries)
         args = (*rows, *more)
         return self.with_masks(Call(function, args, switches, tuple(arguments.given)), arguments)

@@ -12,7 +12,8 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit.roles import modes_of, of_layer
+from mha_parity.targets.fit.roles import of_layer
+from mha_parity.targets.parameters import modes_of
 
 if TYPE_CHECKING:
     from mha_parity.targets.fit.construct import LayerSizes

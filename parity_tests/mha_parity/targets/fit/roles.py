@@ -23,7 +23,7 @@ from mha_parity.targets.fit.weight_arguments import (
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.targets.fit.packed_inputs import PackedInput
@@ -42,11 +42,6 @@ _HEADS = re.compile(r"head|^n?h$|^nh")
 # What a dictionary of all weights is called.
 PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
-# Parameters of a call that say whether it is made in training, and what they get in evaluation.
-MODES = {
-    "training": False, "is_training": False, "train": False, "deterministic": True,
-    "inference": True,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +132,9 @@ def is_key(name: str) -> bool:
     return bool(_KEY.match(name.lower()))
 
 
-def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str, bool]:
-    """Return what the parameters get that say whether a call is made in training."""
-    return {p.name: MODES[p.name] != training for p in named if p.name in MODES}
-
-
 def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a layer's call."""
-    named = [p for p in named if p.name not in MODES]
+    named = [p for p in named if p.name not in parameters.MODES]
     height, width = map_sizes([p.name for p in named if p.default is p.empty])
     other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
     named = [p for p in named if p.name not in {height, width}]
