@@ -14,7 +14,7 @@ import numpy as np
 
 from mha_parity.cases.rng import Stream
 from mha_parity.core.check_result import CheckResult, Place, Severity
-from mha_parity.core.compare import absolute_difference, as_float64
+from mha_parity.core.compare import absolute_difference, as_float64, in_unlike_digits
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.core.problem import INPUTS
@@ -316,9 +316,10 @@ def judge_relation(
     index = np.unravel_index(np.argmax(units), units.shape)
     wrong = bool(units[index] > 1)
     place = output_place(problem, index)
+    shown, wanted = in_unlike_digits(float(actual[index]), float(expected[index]))
     detail = (
-        f"with {related.change} the output is {actual[index]:.9g} at {place}, but should be "
-        f"{expected[index]:.9g} by the target's own first output."
+        f"with {related.change} the output is {shown} at {place}, but should be {wanted} by the "
+        "target's own first output."
     )
     return CheckResult(
         case=problem.case,

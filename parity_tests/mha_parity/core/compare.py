@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # Memory layout changes the order of sums, and with it the answer to one and the same call.
 ROUNDINGS = 256
+DIGITS = 9  # of a number in a sentence, unless more are needed
 
 
 def same_kind(expected: Array, actual: Array) -> Array:
@@ -70,3 +71,10 @@ def describe_difference(expected: Array, actual: Array) -> str:
     if expected.shape != actual.shape or expected.dtype != actual.dtype:
         return f"{expected.shape} {expected.dtype} became {actual.shape} {actual.dtype}"
     return f"elements differ by up to {max_difference(expected, actual):.3g}"
+
+
+def in_unlike_digits(first: float, second: float) -> tuple[str, str]:
+    """Return two numbers with nine digits, or with as many more as show that they differ."""
+    several = range(DIGITS, 18) if first != second else ()
+    digits = next((n for n in several if f"{first:.{n}g}" != f"{second:.{n}g}"), DIGITS)
+    return f"{first:.{digits}g}", f"{second:.{digits}g}"

@@ -17,6 +17,7 @@ import numpy as np
 
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.compare import in_unlike_digits
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.judging.gradient_groups import gradient_place, group_rows, worst_index
@@ -316,11 +317,9 @@ class _GradientJudge:
 
     def _found(self, found: Array, index: tuple[int, ...]) -> str:
         """Say what was got and what should be."""
-        return (
-            f"gradient of {self.name} is {float(found[index]):.9g} at "
-            f"{gradient_place(self.problem, self.name, index)}, but should be "
-            f"{float(self.right.value[index]):.9g}"
-        )
+        shown, wanted = in_unlike_digits(float(found[index]), float(self.right.value[index]))
+        place = gradient_place(self.problem, self.name, index)
+        return f"gradient of {self.name} is {shown} at {place}, but should be {wanted}"
 
     def _check_result(self, severity: Severity, **rest: object) -> CheckResult:
         check = CHECK + self.name

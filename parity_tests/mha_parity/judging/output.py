@@ -17,7 +17,7 @@ import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.core.check_result import MASKED_ROWS, WITHOUT_KEYS, CheckResult, Severity
-from mha_parity.core.compare import as_float64
+from mha_parity.core.compare import as_float64, in_unlike_digits
 from mha_parity.judging import accuracy, infinite_values, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.tolerance import OrderSpread
@@ -361,10 +361,8 @@ def _found(judged: JudgedArray, found: Array, units: Array) -> str:
     """Say what was got and what should be at the worst place."""
     index = np.unravel_index(int(units.argmax()), units.shape)
     name = "output" if judged.name == "output" else "weights"
-    return (
-        f"{name} is {float(found[index]):.9g} at {judged.place(units)}, but should be "
-        f"{float(judged.reference[index]):.9g}"
-    )
+    shown, wanted = in_unlike_digits(float(found[index]), float(judged.reference[index]))
+    return f"{name} is {shown} at {judged.place(units)}, but should be {wanted}"
 
 
 def structure_error(

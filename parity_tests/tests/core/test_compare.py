@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from mha_parity.core.compare import (
     as_float64,
     describe_difference,
     equal_up_to_rounding,
+    in_unlike_digits,
     max_difference,
     reordering_tolerance,
 )
@@ -90,3 +93,20 @@ def test_equal_infinities_differ_by_nothing() -> None:
     expected = np.array([inf, -inf, nan, 1, inf, nan, 1])
     actual = np.array([inf, -inf, nan, 1.5, -inf, 1, inf])
     assert [0, 0, 0, 0.5, inf, inf, inf] == absolute_difference(expected, actual).tolist()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"),
+    [
+        (0.5, 0.25, ("0.5", "0.25")),
+        (1 / 3, 1 / 3, ("0.333333333", "0.333333333")),
+        (1 / 3, 1 / 3 + 1e-12, ("0.333333333333", "0.333333333334")),
+        (1.0, 1.0 + 2.0**-52, ("1", "1.0000000000000002")),
+        (math.nan, 1.0, ("nan", "1")),
+    ],
+)
+def test_two_numbers_are_in_unlike_digits(
+    first: float, second: float, shown: tuple[str, str]
+) -> None:
+    """Nine digits, or as many as differ. Kills the nine digits of numbers that agree in them."""
+    assert shown == in_unlike_digits(first, second)

@@ -26,9 +26,11 @@ def test_wrong_ones_fail(name: str) -> None:
 
 
 def test_what_hides_nearly_all_of_the_future_is_asked_as_causal() -> None:
-    """Else nearly every case fails, and no mask at all would be demanded of it."""
+    """Else no rule would be demanded of it; what it adds to hidden scores is said."""
     bound = bind(load_subject("called_in_part.py:LeaksTheFuture"))
     assert ("causal",) == bound.offer["attn"]
+    (found, *_) = judged("LeaksTheFuture", diagnose=True).diagnosis
+    assert "hidden keys get -20.72 added to their score, not -inf" == found.title
 
 
 def test_a_mask_in_place_of_the_causal_rule_is_not_asked_beside_it() -> None:

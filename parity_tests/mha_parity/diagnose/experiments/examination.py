@@ -29,11 +29,11 @@ from mha_parity.diagnose.experiments.state import KEEP_NOTHING, CallHistoryEffec
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
 from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
 from mha_parity.diagnose.experiments.weights import (
-    WeightsFinding,
     causes,
     causes_of_falling_scores,
     readings,
 )
+from mha_parity.diagnose.experiments.weights_finding import WeightsFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

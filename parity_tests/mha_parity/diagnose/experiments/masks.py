@@ -12,6 +12,7 @@ import numpy as np
 from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import CallResult, unmixed_problem
+from mha_parity.diagnose.experiments.hidden_scores import LEAST, hidden_scores
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
 from mha_parity.diagnose.experiments.moved import index_permutation
 from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
@@ -53,7 +54,6 @@ CHANGES: dict[str, dict[str, object]] = {
 }
 # The values of a layer show as many keys as its input has columns.
 READABLE = {"head_dim": 139}
-LEAST = 1e-3
 RESOLVED = 100  # times what a weight is read to: an output that is less off says nothing of them
 ALONE, PAIRED = 16, 4  # seeds with which a mask is tried, and two at once
 RETURNED, WITHOUT = " with returned weights", " without returned weights"
@@ -309,7 +309,7 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
     if np.abs(weights - np.where(hidden, 0, bare)).max() <= atol:
         return "hidden weights are set to 0 after the softmax, and rows are not divided by their sum again"  # noqa: E501
     return (
-        _filled(reading, plain, hidden)
+        hidden_scores(reading, plain)
         or _added(reading, plain, bare)
         or visibility(reading)
         or irregular(reading)
@@ -341,40 +341,6 @@ def _hidden_tile(blank: Array, hidden: Array) -> str:
         if np.array_equal(rows[0], blank) or np.array_equal(np.any(rows, axis=0), blank):
             return "rows for which a whole tile of keys is hidden are NaN"
     return ""
-
-
-def _filled(reading: SampleWeights, plain: Array, hidden: Array) -> str:
-    """Return the score that hidden keys get, or what is added to theirs, where it is one number."""
-    weights = np.where(reading.weights > 1e-300, reading.weights, np.nan)
-    if not (hidden & np.isfinite(weights)).any():
-        return ""
-    rows = np.where(hidden, np.nan, np.log(weights) - plain)
-    scores = np.log(weights) - _row_medians(rows)
-    elements = hidden & np.isfinite(scores) & (reading.weights > LEAST * reading.noise)
-    if 2 * elements.sum() < hidden.sum():
-        return ""
-    fill, added = scores[elements], (scores - plain)[elements]
-    if np.ptp(fill) <= LEAST:
-        score = _scaled(float(np.median(fill)), reading.problem)
-        return f"hidden keys get the score {score}, not -inf"
-    if np.ptp(added) <= LEAST < abs(np.median(added)):
-        return f"hidden keys get {float(np.median(added)):.4g} added to their score, not -inf"
-    return ""
-
-
-def _scaled(fill: float, problem: Problem) -> str:
-    """Return a score, and what it is before the scale where that is the rounder number."""
-    before = fill / (problem.scale or 1.0)
-    whole = abs(before - round(before)) < LEAST < abs(fill - round(fill))
-    return f"{fill:.4g}" + (f" ({before:.0f} before it is scaled)" if whole else "")
-
-
-def _row_medians(rows: Array) -> Array:
-    """Return the median of each row's numbers, (..., 1); NaN where a row has none."""
-    medians = np.full((*rows.shape[:-1], 1), np.nan)
-    some = np.isfinite(rows).any(axis=-1)
-    medians[some, 0] = np.nanmedian(rows[some], axis=-1)
-    return medians
 
 
 def _added(reading: SampleWeights, plain: Array, bare: Array) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
+from mha_parity.diagnose.experiments.hidden_scores import causal_fill
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.other_order import SAME_ORDER, other_order
 from mha_parity.diagnose.experiments.reading import SampleWeights, read_case_weights
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
 from mha_parity.diagnose.experiments.scale import RIGHT_LAW, law, measured, rounded_scale
 from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
+from mha_parity.diagnose.experiments.weights_finding import WeightsFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,16 +45,6 @@ PRECISELY = "compute it with math.sqrt, or in the dtype of the scores"
 LEAST_FACTOR = 1e-6  # a factor nearer to 0 than that is none, nor are factors that differ by more
 NEARLY_1 = 1e-3  # rows of weights that miss 1 by less are measured as sums
 NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
-
-
-@dataclass(frozen=True)
-class WeightsFinding:
-    """What the weights are in place of what they should be, what to do, and in which operation."""
-
-    text: str
-    remedy: str
-    understood: bool = True
-    operation: str = ""
 
 
 def readings(caller: Caller) -> Iterator[SampleWeights]:
@@ -92,6 +84,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
         or _mixed(wrong)
         or _in_other_order(wrong)
         or _other_axis(wrong[0])
+        or causal_fill(wrong[0])
         or _visible(wrong)
     )
     if found_first:

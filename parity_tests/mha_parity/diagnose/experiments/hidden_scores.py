@@ -1,0 +1,64 @@
+"""Which scores hidden keys get in place of -inf, read from their weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.experiments.weights_finding import WeightsFinding
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.diagnose.experiments.reading import SampleWeights
+
+LEAST = 1e-3
+HIDE = "fill hidden scores with -inf before the softmax"
+
+
+def hidden_scores(reading: SampleWeights, plain: Array) -> str:
+    """Return the score that hidden keys get, or what is added to theirs, where it is one number.
+
+    ``plain`` are the scores without a mask, (H, L, S).
+    """
+    hidden = ~reading.visible
+    weights = np.where(reading.weights > 1e-300, reading.weights, np.nan)
+    if not (hidden & np.isfinite(weights)).any():
+        return ""
+    rows = np.where(hidden, np.nan, np.log(weights) - plain)
+    scores = np.log(weights) - _row_medians(rows)
+    elements = hidden & np.isfinite(scores) & (reading.weights > LEAST * reading.noise)
+    if 2 * elements.sum() < hidden.sum():
+        return ""
+    fill, added = scores[elements], (scores - plain)[elements]
+    if np.ptp(fill) <= LEAST:
+        score = _scaled(float(np.median(fill)), reading.problem)
+        return f"hidden keys get the score {score}, not -inf"
+    if np.ptp(added) <= LEAST < abs(np.median(added)):
+        return f"hidden keys get {float(np.median(added)):.4g} added to their score, not -inf"
+    return ""
+
+
+def _scaled(fill: float, problem: Problem) -> str:
+    """Return a score, and what it is before the scale where that is the rounder number."""
+    before = fill / (problem.scale or 1.0)
+    whole = abs(before - round(before)) < LEAST < abs(fill - round(fill))
+    return f"{fill:.4g}" + (f" ({before:.0f} before it is scaled)" if whole else "")
+
+
+def _row_medians(rows: Array) -> Array:
+    """Return the median of each row's numbers, (..., 1); NaN where a row has none."""
+    medians = np.full((*rows.shape[:-1], 1), np.nan)
+    some = np.isfinite(rows).any(axis=-1)
+    medians[some, 0] = np.nanmedian(rows[some], axis=-1)
+    return medians
+
+
+def causal_fill(reading: SampleWeights) -> WeightsFinding | None:
+    """Return that the keys which a causal rule hides get a score of their own in place of -inf."""
+    if reading.visible.all() or reading.key.shape[0] != reading.query.shape[0]:
+        return None
+    plain = reading.query @ reading.key.swapaxes(-1, -2) * reading.problem.scale
+    text = hidden_scores(reading, plain)
+    return WeightsFinding(text, HIDE, operation="fill") if text else None
