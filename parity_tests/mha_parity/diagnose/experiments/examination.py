@@ -33,13 +33,12 @@ from mha_parity.diagnose.experiments.weights import (
     causes_of_falling_scores,
     readings,
 )
-from mha_parity.diagnose.experiments.weights_finding import WeightsFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
-    from mha_parity.diagnose.experiments.reading import SampleWeights
+    from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding
 
 FINE = 40  # bits that are right: fewer in float64 are not lost to the last roundings
 COARSE = 14  # bits: a table or a grid of scores is coarser

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.weights_finding import WeightsFinding
+from mha_parity.diagnose.experiments.reading import WeightsFinding
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

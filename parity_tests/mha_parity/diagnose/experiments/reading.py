@@ -1,4 +1,4 @@
-"""Attention weights read out of an output, with the scores that they should come from."""
+"""Attention weights read out of an output, the scores they should come from, and findings."""
 
 from __future__ import annotations
 
@@ -52,6 +52,16 @@ class SampleWeights:
         """Whether the weights are those expected."""
         with np.errstate(invalid="ignore"):
             return bool((np.abs(self.weights - self.expected) <= 10 * self.noise).all())
+
+
+@dataclass(frozen=True)
+class WeightsFinding:
+    """What the weights are in place of what they should be, what to do, and in which operation."""
+
+    text: str
+    remedy: str
+    understood: bool = True
+    operation: str = ""
 
 
 def read_case_weights(caller: Caller, case: Case) -> SampleWeights | None:

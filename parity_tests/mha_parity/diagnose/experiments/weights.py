@@ -12,11 +12,10 @@ from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.hidden_scores import causal_fill
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.other_order import SAME_ORDER, other_order
-from mha_parity.diagnose.experiments.reading import SampleWeights, read_case_weights
+from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding, read_case_weights
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
 from mha_parity.diagnose.experiments.scale import RIGHT_LAW, law, measured, rounded_scale
 from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
-from mha_parity.diagnose.experiments.weights_finding import WeightsFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
