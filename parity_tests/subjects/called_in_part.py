@@ -117,3 +117,26 @@ class InferenceBySwitch(HidesTheFuture):
     def forward(self, x, inference: bool = False):
         """Return (N, L, E)."""
         return nn.functional.dropout(super().forward(x), self.p, training=not inference)
+
+
+class BooleansOnOnePath(nn.Module):
+    """Right: where weights are returned, the mask has to be of booleans; SDPA adds one of floats.
+
+    token_mask: (N, S) bool, True = the token takes part.
+    """
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x, token_mask=None, return_attention=False):
+        """Return (N, L, E), or that and weights."""
+        q, k, v = (split(each, self.heads) for each in self.qkv(x).chunk(3, -1))
+        mask = None if token_mask is None else token_mask[:, None, None]
+        if not return_attention:
+            found = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            return self.out(found.transpose(1, 2).flatten(2))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2)), weights

@@ -6,6 +6,7 @@ import pytest
 
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
+from mha_parity.targets.fit.construct import meanings
 from subject_checks import checks_of, load_subject
 
 judged = checks_of("called_in_part.py", cases=60, dtypes=("float64",))
@@ -48,3 +49,16 @@ def test_own_tensors_are_passed_and_read() -> None:
         row.value for row in verdict.features if row.axis == "dtype" and row.cases
     }
     assert Outcome.FAIL == of_tensors("OfTensorsScaledTwice", fail_fast=True).outcome
+
+
+def test_a_mask_that_is_documented_as_boolean_is_not_asked_with_floats() -> None:
+    """One path takes them by chance, and the other raises: kills floats that trials alone show."""
+    verdict = judged("BooleansOnOnePath")
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
+    asked = {row.value for row in verdict.features if row.axis == "padding" and row.cases}
+    assert {"bool", "lengths", "none"} == asked
+
+
+def test_tiles_keep_their_size() -> None:
+    """`block=8` is no length: a layer that is built for one tile of all keys never cuts any."""
+    assert ((), ("length",)) == (meanings("block"), meanings("block_size"))

@@ -31,6 +31,7 @@ class OwnTensors:
     def __init__(self, kind: type) -> None:
         self.name = f"{kind.__module__}.{kind.__qualname__}"
         self._kind = kind
+        self.differentiates = callable(getattr(kind, "backward", None))
         self.dtypes = tuple(name for name in AXES["dtype"] if self._keeps(name))
 
     def _keeps(self, dtype: str) -> bool:

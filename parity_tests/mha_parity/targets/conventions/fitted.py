@@ -284,10 +284,11 @@ class Fitted(InterpretedCalls):
             empty.append(case.replace(inputs="cross", keys=0))
         empty += [case.replace(batch=0)] if case.layout != "unbatched" else []
         yield FeatureProbe("size", "empty", tuple(empty))
-        if reason := no_gradients(self.subject, self.how, self.library.name):
+        if reason := no_gradients(self.subject, self.how, self.library):
             self.reasons["gradients", "yes"] = reason
         else:
-            yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
+            several = [case.replace(gradients="yes", inputs=each) for each in self.offer["inputs"]]
+            yield FeatureProbe("gradients", "yes", tuple(several))
         yield from weight_probes(case)
         if "many" in self.offer["heads"]:
             yield from grouped_probes(self, case)

@@ -10,6 +10,7 @@ import numpy as np
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets import problem_arrays
+from mha_parity.targets.conventions.backward_method import gradients_by_backward
 from mha_parity.targets.conventions.from_torch import torch_taker
 from mha_parity.targets.conventions.vjp import (
     NONE_OFFERED,
@@ -22,9 +23,10 @@ from mha_parity.targets.fit.names import ROWS
 from mha_parity.targets.fit.weights import sizes_of, slot_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mha_parity.core.arrays import Array
+    from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.calls import Arguments, Call
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.packed_inputs import PackedInput
@@ -41,11 +43,11 @@ FIRST_ROWS = "its first row alone is a query, and other rows were asked in sampl
 PARTIAL = "it has no weights of its own for some of q, k and v"
 
 
-def no_gradients(subject: object, how: Interpretation, library: str) -> str:
+def no_gradients(subject: object, how: Interpretation, library: Library) -> str:
     """Return why a target called so is not asked for gradients; "" where it is."""
-    if library not in {"torch", "jax"}:
-        own = (name for name in ("vjp", "backward") if callable(getattr(subject, name, None)))
-        return next((NOT_CALLED.format(name) for name in own), NONE_OFFERED)
+    own = getattr(library, "differentiates", callable(getattr(subject, "backward", None)))
+    if library.name not in {"torch", "jax"} and not own:
+        return NOT_CALLED.format("vjp") if hasattr(subject, "vjp") else NONE_OFFERED
     if torch_taker(subject) is not None:
         return CONVERTED
     if how.residual:
@@ -65,11 +67,14 @@ def with_fitted_gradients(
     canonical: Callable[[Array], Array],
     output_of: Callable[[Any], Any],
     packed: PackedInput | None = None,
+    layer: Any = None,
+    inputs: Sequence[str] = (),
 ) -> Call:
     """Return a call with the way to its gradients, where its case asks for them.
 
     ``lay`` turns canonical rows into the target's and ``canonical`` turns them back; ``output_of``
     finds the output in what is returned. ``packed`` says how one array holds several inputs.
+    ``layer`` may have a `backward` of its own, and ``inputs`` are those of the call in their order.
     """
     problem = arguments.problem
     if problem.case.gradients == "no":
@@ -88,7 +93,14 @@ def with_fitted_gradients(
         matrices, biases = (parts_of(problem, slots, bias=bias) for bias in (False, True))
         return rows | as_state_dict(problem, matrices, biases)
 
-    called, pull = differentiated(call, arguments, given, leaves, output_of)
+    if arguments.library.name in {"torch", "jax"}:
+        called, pull = differentiated(call, arguments, given, leaves, output_of)
+    else:
+        paths = {f"weight {place}": slot.path for place, (slot, _) in enumerate(held)}
+        called, pull = (
+            call,
+            gradients_by_backward(layer, given, paths, inputs, arguments.leaves, output_of),
+        )
     return dataclasses.replace(called, pull=arrays_pulled(pull, masks_first(arguments, back)))
 
 

@@ -216,7 +216,7 @@ class InterpretedCalls(Convention):
         return with_fitted_gradients(
             call, arguments, self.weight_leaves, self._lay(problem),
             partial(self._canonical, problem), partial(self._output_tensor, problem),
-            roles.packed,
+            roles.packed, layer, [role for name, role in roles.inputs if name in values],
         )  # fmt: skip
 
     def _inputs(self, problem: Problem, arguments: Arguments) -> dict[str, Any]:

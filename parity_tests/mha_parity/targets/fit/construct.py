@@ -54,7 +54,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"head|^n?h$|^nh", ("heads",)),
     (r"^n$", ("width", "heads")),
     (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),
-    ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block|n_?pos|position_emb|window"
+    ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block_?size|n_?pos|position_emb|window"
       r"|seq|^t$|^(n|num|nb)_?(patch|token)(es|s)?$"), ("length",)),
     (r"^(d|dim|size)_?out$|out(put)?_?(dim|size|feat)", ("width", "head_dim")),
     (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),

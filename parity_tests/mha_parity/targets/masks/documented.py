@@ -15,7 +15,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.masks.experiment import SILENT
-from mha_parity.targets.masks.mask_format import MaskContent
+from mha_parity.targets.masks.mask_format import ADDED, MaskContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +46,8 @@ _INTEGERS = re.compile(
 )
 _ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
 _BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
+_TYPE = re.compile(r"\bbool\w*", re.IGNORECASE)
+_FLOATS = re.compile(r"\b(float\w*|additive|added|adds|bias\w*)\b|-\s*inf", re.IGNORECASE)
 _CLAUSE = re.compile(r"[;,]\s|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s")
 # The first line of what is said of a parameter: a bullet, its name, its type.
 _ENTRY = r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*\s*(?:\([^)\n]*\))?\s*[:=]"
@@ -96,6 +98,18 @@ def with_documented_integers(
     answered = {taken: each for taken, each in differences.items() if each is not None}
     unlike = any(each > SILENT for each in answered.values())
     return replace(found, taken=(*found.taken, *answered), integers_unlike=unlike)
+
+
+def without_floats(subject: Any, entry: Any, found: MaskSearchResult) -> MaskSearchResult:
+    """Return what is taken without floats, where the documentation says booleans and no floats.
+
+    A call may take floats by chance, on one of its paths alone.
+    """
+    name = found.parameter.name
+    said = " ".join(_said(inspect.getdoc(each) or "", name) for each in (entry, subject))
+    kept = tuple(each for each in found.taken if each.kind != ADDED)
+    promised = not _TYPE.search(said) or _FLOATS.search(said)
+    return found if promised or not kept else replace(found, taken=kept)
 
 
 def _difference(experiment: MaskExperiment, key: str, booleans: MaskFormat) -> float | None:

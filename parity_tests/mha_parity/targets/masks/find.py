@@ -10,7 +10,11 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, Role
-from mha_parity.targets.masks.documented import documented_hides, with_documented_integers
+from mha_parity.targets.masks.documented import (
+    documented_hides,
+    with_documented_integers,
+    without_floats,
+)
 from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
 from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
@@ -98,7 +102,10 @@ def _found(
     experiments = _experiments(convention, layout)
     found = (search(experiments, each, requirement(convention, each)) for each in wanted)
     subject, entry, square = convention.subject, convention.entry(), experiments[-1]
-    results = tuple(with_documented_integers(subject, entry, square, each) for each in found)
+    results = tuple(
+        with_documented_integers(subject, entry, square, without_floats(subject, entry, each))
+        for each in found
+    )
     return _by_inputs(convention, layout, results)
 
 
