@@ -59,9 +59,8 @@ def gradients_by_backward(
             returned = layer.backward(given)
             several = returned if isinstance(returned, tuple | list) else (returned,)
             found = dict(zip(inputs, (*several, *[None] * len(inputs)), strict=False))
-            if (
-                len(inputs) == 1 and several[0] is not None
-            ):  # further ones are those of inputs that were left out for it
+            # Further ones are those of inputs that were left out for the only one.
+            if len(inputs) == 1 and several[0] is not None:
                 first = np.shape(several[0])
                 found[inputs[0]] = sum(each for each in several if np.shape(each) == first)
         else:
