@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.catalogue import Attention
 from mha_parity.core.arrays import softmax
 from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments.calls import WRONG, unmixed_problem
-from mha_parity.diagnose.experiments.masks import AXES, SIZES
+from mha_parity.diagnose.experiments.masks import AXES, PAIRED, SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
+MASKS = {"key_padding_mask": "padding", "attn_mask": "attn"}
+
 
 def returned(caller: Caller) -> Iterator[str]:
     """Yield what the returned weights are in place of those that the right output mixes with."""
@@ -25,17 +29,22 @@ def returned(caller: Caller) -> Iterator[str]:
     if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
         sizes["heads_count"] = caller.base.heads_count
     offer = caller.candidate.offer
-    masks = [{}, *({axis: k} for axis, kinds in AXES.items() for k in kinds if k in offer[axis])]
+    offered = {axis: [k for k in kinds if k in offer[axis]] for axis, kinds in AXES.items()}
+    masks = [{}, *({axis: k} for axis, kinds in offered.items() for k in kinds)]
+    masks += [dict(zip(AXES, pair, strict=True)) for pair in product(*offered.values())]
     for kind in (k for k in offer["weights"] if k != "none"):
         for mask in masks:
             if not caller.running():
                 return
-            trial = caller.ask_problems(
-                [unmixed_problem(caller.case(**sizes, **mask, weights=kind))]
-            )[0]
-            text = "" if trial.crashed or trial.wrong else _stage(trial)
-            if text:
-                where = "".join(f" with {axis}={value}" for axis, value in mask.items())
+            case = caller.case(**sizes, **mask, weights=kind)
+            # Two masks are passed as two or as one, by the seed.
+            seeds = range(case.seed, case.seed + (PAIRED if len(mask) > 1 else 1))
+            problems = [unmixed_problem(case.replace(seed=seed)) for seed in seeds]
+            trials = caller.ask_problems(problems)
+            right = (each for each in trials if not (each.crashed or each.wrong))
+            if text := next(filter(None, map(_stage, right)), ""):
+                where = " and ".join(f"{axis}={value}" for axis, value in mask.items())
+                where = where and f" with {where}"
                 what = f"the returned weights (weights={kind}){where} are {text}"
                 yield f"{what}; the output is right"
                 break
@@ -80,7 +89,18 @@ def _stages(problem: Problem, stages: dict[str, Array]) -> Iterator[tuple[str, A
     yield "the exponentials, not divided by their sum", powers
     yield "the weights without the mask", softmax(scores)
     yield "the weights before they are scaled by 1/sqrt(D)", weights * problem.scale
+    for name, axis in MASKS.items():
+        if getattr(problem, name) is not None:
+            yield f"the weights without {name}", _weights_without(problem, name, axis)
     yield from _over_heads(weights)
+
+
+def _weights_without(problem: Problem, name: str, axis: str) -> Array:
+    """Return the weights (N, H, L, S) of a problem without one of its masks."""
+    case = problem.case.replace(**{axis: "none"})
+    right = Attention(problem.replace(case=case, **{name: None}))
+    right.answer()
+    return right.stages["weights"]
 
 
 def _over_heads(weights: Array) -> Iterator[tuple[str, Array]]:

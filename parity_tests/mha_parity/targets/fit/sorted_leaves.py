@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
 TORCHS = "MultiheadAttention"
+MOST_OF_A_BIAS = 3  # axes: of q, k and v, of heads and of the width of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def _is_bias(leaf: Leaf) -> bool:
     last = leaf.path.rpartition(".")[2]
     if last.lower() in {"bias", "b"} or len(leaf.shape) < 2:
         return True
-    return last != "weight" and len(leaf.shape) == 2 and bool(names.bias_parts(last))
+    axes = sum(size != 1 for size in leaf.shape)
+    return last != "weight" and axes <= MOST_OF_A_BIAS and bool(names.bias_parts(last))
 
 
 def _bias_of(leaf: Leaf, by_stem: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

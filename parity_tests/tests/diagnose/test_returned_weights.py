@@ -1,0 +1,26 @@
+"""Returned weights that miss one of two masks are said to; bare weights by head are recognised."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("returned_weights.py", cases=80, dtypes=("float64",))
+
+
+@pytest.mark.parametrize("name", ["ReturnsWhatItUses", "BareByHead"])
+def test_right_ones_pass(name: str) -> None:
+    """Both masks are in the weights; a bias (3, H, 1, D) is one of q, k and v."""
+    verdict = judged(name)
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
+
+
+def test_weights_without_one_of_two_masks_are_said() -> None:
+    """Each mask alone is in them. Kills the pairs of masks, and the stages without one."""
+    verdict = judged("ReturnsWithoutPadding", diagnose=True)
+    assert Outcome.FAIL == verdict.outcome
+    said = verdict.diagnosis[0].title
+    assert "boolean key_padding_mask and boolean attn_mask (L, S) are the weights without" in said
+    assert "without key_padding_mask; the output is right" in said
