@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,13 +22,18 @@ from mha_parity.core.problem import Problem
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.oracle.reference import reference_answer
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 N, L, S, E, H = 2, 5, 11, 12, 3
 EPS = 2.0**-52
-EVERYTHING = {
+EVERYTHING: dict[str, Iterable[str]] = {
     axis: values
     for axis, values in AXES.items()
     if axis not in {"dtype", "size", "weights", "gradients"}
-} | {"bias": ("no", "yes")}  # the layer has all of them or none
+}
+# The layer has all biases or none, and weights between all channels.
+EVERYTHING |= {"bias": ("no", "yes"), "projection": ("packed", "separate", "none")}
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 ENGINES = ["plain", "flash"]
 BUGS = {
