@@ -9,7 +9,6 @@ that is named after it: `grads["Wq"]` beside `params["Wq"]`, `dW_q` beside `W_q`
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,10 +50,10 @@ def gradients_by_backward(
     """
 
     def pulled(result: Any) -> dict[str, Any]:
-        for path, array in _arrays(layer):
-            if _is_gradient(path):
-                with suppress(ValueError):  # read-only
-                    array[...] = 0
+        for path in paths.values():
+            held = _gradient_of(layer, path)
+            if held is not None and held.flags.writeable:
+                held[...] = 0
         if callable(getattr(layer, "backward", None)):
             returned = layer.backward(given)
             several = returned if isinstance(returned, tuple | list) else (returned,)
@@ -69,28 +68,24 @@ def gradients_by_backward(
             found = {role: leaves[role].grad for role in inputs if role in leaves}
         if any(each is None for each in found.values()):
             raise CandidateError("structure", f"{NONE_RETURNED.format(' and '.join(inputs))}.")
-        left = [(path, array) for path, array in _arrays(layer) if _is_gradient(path)]
         for name, path in paths.items():
-            found[name] = _gradient_of(layer, path, left)
+            found[name] = _gradient_of(layer, path)
+            if found[name] is None:
+                raise CandidateError("structure", f"{NONE_LEFT.format(path)}.")
         return found
 
     return pulled
 
 
-def _gradient_of(layer: Any, path: str, left: Sequence[tuple[str, Array]]) -> Array:
-    """Return the gradient of the weight at a path, of the arrays that are gradients."""
-    shape = dict(_arrays(layer))[path].shape
-    own = _named(path)
-    for at, array in left:
-        if array.shape == shape and own in {_named(at), _named(at, without_d=True)}:
+def _gradient_of(layer: Any, path: str) -> Array | None:
+    """Return the gradient of the weight at a path: of its shape, and marked by a word or a `d`."""
+    arrays = dict(_arrays(layer))
+    shape, own = arrays.pop(path).shape, _named(path)
+    for at, array in arrays.items():
+        marked = _MARK.search(at.lower()) and own == _named(at)
+        if array.shape == shape and (marked or own == _named(at, without_d=True) != _named(at)):
             return array
-    raise CandidateError("structure", f"{NONE_LEFT.format(path)}.")
-
-
-def _is_gradient(path: str) -> bool:
-    """Return whether a path says that a gradient lies there: by a word, or by a `d` before it."""
-    steps = path.lower().split(".")
-    return any(_MARK.search(step) or re.match(r"_*d_?[wbqkvo]", step) for step in steps)
+    return None
 
 
 def _named(path: str, *, without_d: bool = False) -> tuple[str, ...]:
