@@ -153,7 +153,7 @@ def test_each_guard_of_memory_suffices_alone(
     if guard == "limit":
         monkeypatch.setattr(Process, "_resident", lambda _: 0)
     given = GIB // 4 if guard == "limit" else 64 * GIB
-    with started("takes_all_memory", memory=given) as candidate:
+    with started("Sometimes.takes_all_memory", memory=given) as candidate:
         candidate.ready()
         candidate._setup = replace(candidate._setup, memory=GIB // 4)
         (found,) = run_cases(candidate, [FOUR], JudgeSettings())

@@ -12,6 +12,7 @@ from mha_parity.diagnose.experiments.rules import (
     ends_rule,
     index_rule,
     index_runs,
+    nearest_edges,
     starts_rule,
 )
 from mha_parity.diagnose.experiments.transfer import curve, slope
@@ -23,15 +24,19 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
 
-def visibility(reading: SampleWeights) -> str:
-    """Return the rule of the keys that rows see where it is a wrong one; "" without a rule."""
+def visibility(reading: SampleWeights, *, of_most: bool = False) -> str:
+    """Return the rule of the keys that rows see where it is a wrong one; "" without a rule.
+
+    ``of_most``: a rule that few rows are exceptions to.
+    """
     seen, visible = reading.seen, reading.visible
     lost, leaked = visible & _readable(reading) & ~seen, seen & ~visible
     if not (lost.any() or leaked.any()):
         return ""
     if (cut := cut_off(reading, lost)) and not leaked.any():
         return cut
-    rules = [_rows(*pair) for pair in zip(seen, visible, strict=True)]
+    pairs = [*zip(seen, visible, strict=True)]
+    rules = [(_most_rows if of_most else _rows)(*pair) for pair in pairs]
     if not all(rules):
         return ""
     return rules[0] if len(set(rules)) == 1 else f"in head 0, {rules[0]}"
@@ -131,6 +136,25 @@ def _rows(seen: Array, visible: Array) -> str:
     row = int(np.flatnonzero((seen != visible).any(axis=1))[0])
     example = _example(seen, visible, row)
     return f"row i sees keys {rule} (within 0 … S-1), expected {expected}; {example}"
+
+
+def _most_rows(seen: Array, visible: Array) -> str:
+    """Return which keys row i of one head sees in most rows, and which rows see others; or ""."""
+    keys = seen.shape[1]
+    if not seen.any(axis=1).all():
+        return ""
+    first, last = seen.argmax(axis=1), keys - 1 - seen[:, ::-1].argmax(axis=1)
+    if not np.array_equal(last - first + 1, seen.sum(axis=1)):
+        return ""
+    rule, off = nearest_edges(first, last, keys)
+    if not rule or not off.any():
+        return ""
+    expected = _interval(visible) or "the keys that the masks leave"
+    example = _example(seen, visible, int(np.flatnonzero(off)[0]))
+    rows = index_runs(np.flatnonzero(off))
+    if rule == expected:
+        return f"rows {rows} see other keys than {expected}: {example}"
+    return f"row i sees keys {rule}, expected {expected}, but for rows {rows}: {example}"
 
 
 def _example(seen: Array, visible: Array, row: int) -> str:

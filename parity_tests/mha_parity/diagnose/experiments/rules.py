@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MODULI = (2, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)
 MANY = 16  # values tried: of fewer one alone may be right by luck
+FEW = 8  # rows, of which one may be an exception to a rule
 ROWS = 24  # fewer leave formulas with tiles to luck
 TILES = (2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 EVERYWHERE = "everywhere"
@@ -156,6 +157,21 @@ def ends_rule(last: Array, keys: int) -> str | None:
 def starts_rule(first: Array, keys: int) -> str | None:
     """Return which key is the first that row i sees, as a formula in i."""
     return _edge(first, keys, _first_keys)
+
+
+def nearest_edges(first: Array, last: Array, keys: int) -> tuple[str, Array]:
+    """Return which keys most rows see, as formulas in i, and the rows that see others.
+
+    The rows are those that see some key. More than one in `FEW` of them are no exceptions: then the
+    formula is "".
+    """
+    rows, texts, off = np.arange(len(first)), [], np.zeros(len(first), dtype=bool)
+    for edge, shapes in ((first, _first_keys), (last, _last_keys)):
+        fits = [(text, np.clip(value, 0, keys) != edge) for text, value in shapes(rows, edge, keys)]
+        text, unlike = min(fits, key=lambda each: int(each[1].sum()))
+        texts.append(text)
+        off = off | unlike
+    return (" … ".join(texts) if FEW * off.sum() < len(off) else ""), off
 
 
 def _edge(edge: Array, keys: int, shapes: Edges) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -270,8 +271,8 @@ def _visible(wrong: list[SampleWeights]) -> WeightsFinding | None:
         )
     if rule := skipped_tiles(normal):
         return WeightsFinding(rule, EVERY_TILE)
-    for each in reversed(normal):
-        if rule := visibility(each):
+    for of_most, each in product((False, True), reversed(normal)):
+        if rule := visibility(each, of_most=of_most):
             return WeightsFinding(
                 rule,
                 "let each row see the keys that it should: look at the bounds of the "
