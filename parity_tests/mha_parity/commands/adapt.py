@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 
 from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.targets import backends
+from mha_parity.targets.backends.own_tensors import OwnTensors
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import adapter_source
@@ -29,9 +30,18 @@ def source_of_adapter(target: str) -> str:
         except ValueError as error:
             library = next(iter(backends.likely_libraries(subject)))
             return adapter_source.empty_adapter(target, subject, str(error), library)
-        reason = "its heads are as wide as the input, and weights of E x E do not fill them"
-        if isinstance(bound, Fitted) and bound.how.projection in PROJECTIONS:
-            reason = "each head projects its own channels, and weights of E x E do not fill them"
-        elif isinstance(bound, Fitted) and not bound.how.full_width:
+        reason = _not_written(bound) if isinstance(bound, Fitted) else ""
+        if isinstance(bound, Fitted) and not reason:
             return adapter_source.filled_adapter(target, bound)
         return adapter_source.empty_adapter(target, subject, reason, bound.library.name)
+
+
+def _not_written(bound: Fitted) -> str:
+    """Return why the lines that call a recognised target are left to its author; "" if not."""
+    if isinstance(bound.library, OwnTensors):
+        return "it takes tensors of its own, which an adapter makes and reads"
+    if bound.how.projection in PROJECTIONS:
+        return "each head projects its own channels, and weights of E x E do not fill them"
+    if bound.how.full_width:
+        return "its heads are as wide as the input, and weights of E x E do not fill them"
+    return ""

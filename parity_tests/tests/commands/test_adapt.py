@@ -82,10 +82,20 @@ def test_a_wrong_target_stays_wrong_behind_it() -> None:
     assert check(bind(scope["attention"]), RUN).failed
 
 
-def test_heads_as_wide_as_the_input_are_left_to_their_author() -> None:
-    """How the harness fills them is no line of an adapter."""
-    source, _ = printed("full_width.py:ListOfWideHeads")
-    assert "heads are as wide as the input" in source
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("full_width.py:ListOfWideHeads", "heads are as wide as the input"),
+        ("own_channels.py:OneForAll", "each head projects its own channels"),
+        ("own_tensors.py:OfTensors", "it takes tensors of its own"),
+    ],
+)
+def test_what_the_harness_fills_in_a_way_of_its_own_is_left_to_the_author(
+    name: str, reason: str
+) -> None:
+    """How weights and inputs get there is no line of an adapter."""
+    source, _ = printed(name)
+    assert reason in source
     assert "raise NotImplementedError" in source
 
 

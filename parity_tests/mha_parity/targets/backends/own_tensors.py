@@ -29,7 +29,7 @@ class OwnTensors:
     memory: tuple[str, ...] = ("c",)
 
     def __init__(self, kind: type) -> None:
-        self.name = f"{kind.__module__}.{kind.__qualname__}"
+        self.name = f"its own {kind.__qualname__}"
         self._kind = kind
         self.differentiates = callable(getattr(kind, "backward", None))
         self.dtypes = tuple(name for name in AXES["dtype"] if self._keeps(name))
