@@ -25,24 +25,14 @@ def held_blocks(case: Case, array: Array) -> Array:
 
     B is the number of heads, or 1 where all share one block.
     """
-    heads, dim = case.heads_count, case.head_dim
-    count = 1 if case.projection == "shared" else heads
-    if array.ndim == 1:
-        return array[: count * dim]
-    every = np.arange(count)
-    whole = array.reshape(heads, dim, heads, dim)
-    return whole[every, :, every].reshape(count * dim, dim)
+    own = _by_head(case, array)
+    own = own[:1] if case.projection == "shared" else own
+    return own.reshape(-1, *own.shape[2:])
 
 
 def spread(case: Case, held: Array) -> Array:
     """Return the weight (E, E) or the bias (E,) of blocks: the inverse of ``held_blocks``."""
-    heads, dim = case.heads_count, case.head_dim
-    if held.ndim == 1:
-        return np.tile(held, heads) if case.projection == "shared" else held
-    whole = np.zeros((heads, dim, heads, dim), held.dtype)
-    every = np.arange(heads)
-    whole[every, :, every] = held.reshape(-1, dim, dim)
-    return whole.reshape(heads * dim, heads * dim)
+    return _placed(case, held.reshape(-1, case.head_dim, *held.shape[1:]))
 
 
 def restricted(case: Case, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -55,17 +45,34 @@ def gradient_sums(case: Case, gradient: Array) -> Array:
 
     It is 0 beside the blocks; a shared block has the sum over all heads, at the first.
     """
-    heads, dim = case.heads_count, case.head_dim
-    parts = gradient.reshape(3, heads, dim, *(heads, dim)[: 2 * (gradient.ndim - 1)])
-    every = np.arange(heads)
-    own = parts[:, every, :, every] if gradient.ndim == 2 else parts.swapaxes(0, 1)
+    return np.concatenate([_summed(case, part) for part in np.split(gradient, 3)])
+
+
+def _summed(case: Case, gradient: Array) -> Array:
+    own = _by_head(case, gradient)
     if case.projection == "shared":
         summed = np.zeros_like(own)
         summed[0] = own.sum(axis=0)
         own = summed
-    placed = np.zeros_like(parts)
-    if gradient.ndim == 2:
-        placed[:, every, :, every] = own
-    else:
-        placed[:] = own.swapaxes(0, 1)
-    return placed.reshape(gradient.shape)
+    return _placed(case, own)
+
+
+def _by_head(case: Case, array: Array) -> Array:
+    """Return the blocks on the diagonal of (E, E), (H, D, D), or the parts of (E,), (H, D)."""
+    heads, dim = case.heads_count, case.head_dim
+    if array.ndim == 1:
+        return array.reshape(heads, dim)
+    every = np.arange(heads)
+    return np.asarray(array.reshape(heads, dim, heads, dim)[every, :, every])
+
+
+def _placed(case: Case, own: Array) -> Array:
+    """Return what has these at the place of each head, and 0 elsewhere; one stands for all."""
+    heads, dim = case.heads_count, case.head_dim
+    own = np.array(np.broadcast_to(own, (heads, *own.shape[1:])))
+    if own.ndim == 2:
+        return own.reshape(heads * dim)
+    whole = np.zeros((heads, dim, heads, dim), own.dtype)
+    every = np.arange(heads)
+    whole[every, :, every] = own
+    return whole.reshape(heads * dim, heads * dim)

@@ -145,12 +145,12 @@ def _bound(
     call: bool,
 ) -> Convention:
     libraries = [backends.library(each, device) for each in backends.likely_libraries(subject)]
-    libraries += own_tensors(subject)
     if device != "cpu" and all(each.name == "numpy" for each in libraries):
         raise TargetError(
             f"got the device {device!r}, but the target takes NumPy's arrays, which lie on the "
             "CPU; leave --device out."
         )
+    libraries += own_tensors(subject)
     if name is None and is_adapter(subject):
         name = Adapted.name
     if name is None and call:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue import Attention
+from mha_parity.checks.altered_problems import CASE_AXES
 from mha_parity.core.arrays import softmax
 from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments.calls import WRONG, unmixed_problem
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
-
-MASKS = {"key_padding_mask": "padding", "attn_mask": "attn"}
 
 
 def returned(caller: Caller) -> Iterator[str]:
@@ -89,7 +88,7 @@ def _stages(problem: Problem, stages: dict[str, Array]) -> Iterator[tuple[str, A
     yield "the exponentials, not divided by their sum", powers
     yield "the weights without the mask", softmax(scores)
     yield "the weights before they are scaled by 1/sqrt(D)", weights * problem.scale
-    for name, axis in MASKS.items():
+    for name, axis in CASE_AXES.items():
         if getattr(problem, name) is not None:
             yield f"the weights without {name}", _weights_without(problem, name, axis)
     yield from _over_heads(weights)

@@ -73,7 +73,7 @@ def _scope(subject: object) -> dict[str, Any]:
 
 
 def _is_own(kind: type) -> bool:
-    """Return whether a class holds an array as `data`, and can be multiplied by one of its own."""
+    """Return whether a class is of no library, and its objects can be multiplied as matrices."""
     root = kind.__module__.partition(".")[0]
     return root not in {"torch", "numpy", "jax", "jaxlib", "keras"} and hasattr(kind, "__matmul__")
 

@@ -50,8 +50,9 @@ def gradients_by_backward(
     """
 
     def pulled(result: Any) -> dict[str, Any]:
+        arrays = dict(_arrays(layer))
         for path in paths.values():
-            held = _gradient_of(layer, path)
+            held = _gradient_of(arrays, path)
             if held is not None and held.flags.writeable:
                 held[...] = 0
         if callable(getattr(layer, "backward", None)):
@@ -68,8 +69,9 @@ def gradients_by_backward(
             found = {role: leaves[role].grad for role in inputs if role in leaves}
         if any(each is None for each in found.values()):
             raise CandidateError("structure", f"{NONE_RETURNED.format(' and '.join(inputs))}.")
+        arrays = dict(_arrays(layer))
         for name, path in paths.items():
-            found[name] = _gradient_of(layer, path)
+            found[name] = _gradient_of(arrays, path)
             if found[name] is None:
                 raise CandidateError("structure", f"{NONE_LEFT.format(path)}.")
         return found
@@ -77,12 +79,11 @@ def gradients_by_backward(
     return pulled
 
 
-def _gradient_of(layer: Any, path: str) -> Array | None:
+def _gradient_of(arrays: Mapping[str, Array], path: str) -> Array | None:
     """Return the gradient of the weight at a path: of its shape, and marked by a word or a `d`."""
-    arrays = dict(_arrays(layer))
-    shape, own = arrays.pop(path).shape, _named(path)
+    shape, own = arrays[path].shape, _named(path)
     for at, array in arrays.items():
-        marked = _MARK.search(at.lower()) and own == _named(at)
+        marked = at != path and _MARK.search(at.lower()) and own == _named(at)
         if array.shape == shape and (marked or own == _named(at, without_d=True) != _named(at)):
             return array
     return None

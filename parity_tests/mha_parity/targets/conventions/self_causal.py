@@ -67,10 +67,14 @@ def _reaches_back_alone(convention: Convention, problem: Problem) -> bool:
 
 def _moves(first: Array, second: Array) -> Array:
     """Return by how much each row moves at most: NaN is the same as NaN, and nothing else is."""
+    if first.shape != second.shape:
+        return np.full(first.shape[1], np.inf)
     with np.errstate(invalid="ignore"):
         moved = np.abs(first.astype(np.float64) - second)
     same = (first == second) | (np.isnan(first) & np.isnan(second))
-    return np.asarray(np.where(same, 0, np.nan_to_num(moved, nan=np.inf)).max(axis=(0, 2)))
+    whole = np.where(same, 0, np.nan_to_num(moved, nan=np.inf))
+    others = tuple(axis for axis in range(whole.ndim) if axis != 1)
+    return np.asarray(whole.max(axis=others, initial=0))
 
 
 def _changed(problem: Problem, row: int) -> Problem:
