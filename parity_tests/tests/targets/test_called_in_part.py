@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
 from mha_parity.targets.fit.construct import meanings
@@ -49,6 +50,13 @@ def test_own_tensors_are_passed_and_read() -> None:
         row.value for row in verdict.features if row.axis == "dtype" and row.cases
     }
     assert Outcome.FAIL == of_tensors("OfTensorsScaledTwice", fail_fast=True).outcome
+
+
+def test_own_tensors_lie_where_numpys_arrays_do() -> None:
+    """Kills their place among the libraries before the device is looked at."""
+    subject = load_subject("own_tensors.py:OfTensors")
+    with pytest.raises(TargetError, match="got the device 'cuda', but the target takes NumPy's"):
+        bind(subject, device="cuda")
 
 
 def test_a_mask_that_is_documented_as_boolean_is_not_asked_with_floats() -> None:

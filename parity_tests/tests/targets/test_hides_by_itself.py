@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions.self_causal import CAUSAL
+from mha_parity.targets.conventions.self_causal import CAUSAL, _moves
 from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
 
@@ -33,3 +34,20 @@ def test_one_that_sees_the_next_key_fails(name: str) -> None:
     verdict = check(bind(load(f"{FILE}:{name}")), Options(cases=30, seed=3, shrink=False))
     assert verdict.outcome is Outcome.FAIL
     assert CAUSAL in verdict.notes
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (np.zeros((2, 3, 4)), np.zeros((2, 3, 4)), [0, 0, 0]),
+        (np.full((2, 3), np.nan), np.array([[np.nan, 1, np.nan]] * 2), [0, np.inf, 0]),
+        (np.zeros((1, 2, 3, 4)), np.arange(2.0)[:, None, None] + np.zeros((1, 2, 3, 4)), [0, 1]),
+        (np.zeros((2, 3, 4)), np.zeros((2, 2, 4)), [np.inf] * 3),
+    ],
+    ids=["same", "nan", "four axes", "other shape"],
+)
+def test_rows_move_whatever_shape_an_output_has(
+    first: np.ndarray, second: np.ndarray, expected: list[float]
+) -> None:
+    """A wrong shape is for the judge. Kills axes that are those of a right output alone."""
+    assert expected == _moves(first, second).tolist()
