@@ -9,7 +9,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions.self_causal import CAUSAL, _moves
+from mha_parity.targets.conventions.self_causal import CAUSAL, row_moves
 from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
 
@@ -50,4 +50,4 @@ def test_rows_move_whatever_shape_an_output_has(
     first: np.ndarray, second: np.ndarray, expected: list[float]
 ) -> None:
     """A wrong shape is for the judge. Kills axes that are those of a right output alone."""
-    assert expected == _moves(first, second).tolist()
+    assert expected == row_moves(first, second).tolist()

@@ -57,15 +57,15 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
 def _reaches_back_alone(convention: Convention, problem: Problem) -> bool:
     """Return whether the last row sees the last two, of which one of the first sees neither."""
     before = convention(problem).output
-    last = _moves(before, convention(_changed(problem, -1)).output)
+    last = row_moves(before, convention(_changed(problem, -1)).output)
     unchanged = [row for row in (0, 1) if last[row] <= LEAK * last[-1]]
     if not unchanged or not last[-1]:
         return False
-    other = _moves(before, convention(_changed(problem, -2)).output)
+    other = row_moves(before, convention(_changed(problem, -2)).output)
     return bool(other[-1]) and any(other[row] <= LEAK * other[-1] for row in unchanged)
 
 
-def _moves(first: Array, second: Array) -> Array:
+def row_moves(first: Array, second: Array) -> Array:
     """Return by how much each row moves at most: NaN is the same as NaN, and nothing else is."""
     if first.shape != second.shape:
         return np.full(first.shape[1], np.inf)
