@@ -11,6 +11,7 @@ output is the mean of the values there, gradients flow through that mean: they a
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ from mha_parity.judging.output import (
     structure_error,
 )
 from mha_parity.oracle.error_bound import error_model, roundoff, smallest_number
-from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, Prepared
 from mha_parity.oracle.eval_orders_vjp import pull_back
 from mha_parity.oracle.reference import EXTENDED
 from mha_parity.oracle.reference_gradients import ReferenceGradient, reference_gradients
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.core.options import Policy
+    from mha_parity.oracle.eval_orders import EvalOrder
     from mha_parity.oracle.reference import Reference
 
 CHECK = "gradient of "
@@ -180,12 +182,20 @@ class _OrderSpread:
     def __iter__(self) -> Iterator[dict[str, Array]]:
         for index, order in enumerate(EVAL_ORDERS):
             if index == len(self._found):
-                found = pull_back(self._prepared, order, self._given)
-                if self._shared:
-                    found[self._shared[0]] = self._rounded(sum(found[n] for n in self._shared))
-                problem = self._prepared.problem
-                self._found.append({n: problem.sum_shared_heads(n, a) for n, a in found.items()})
+                self._found.append(self._gradients(order))
             yield self._found[index]
+
+    @cached_property
+    def narrow(self) -> dict[str, Array]:
+        """The gradients in an order that sums in 16 bits, as arrays of such a dtype do."""
+        return self._gradients(NARROW)
+
+    def _gradients(self, order: EvalOrder) -> dict[str, Array]:
+        found = pull_back(self._prepared, order, self._given)
+        if self._shared:
+            found[self._shared[0]] = self._rounded(sum(found[n] for n in self._shared))
+        problem = self._prepared.problem
+        return {name: problem.sum_shared_heads(name, each) for name, each in found.items()}
 
     def _rounded(self, total: object) -> Array:
         return np.asarray(total).astype(self._prepared.problem.dtype)
@@ -296,9 +306,7 @@ class _GradientJudge:
         floor = ROUNDINGS * self.rounding
         allowed, yard = floor, np.zeros(error.shape)
         for order in self.order_spread:
-            precise = order[self.name].astype(self.right.value.dtype)
-            off = self._worst(np.abs(precise - self.right.value))
-            yard = np.maximum(yard, np.where(np.isfinite(off), off, 0))
+            yard = np.maximum(yard, self._off(order))
             allowed = self.settings.k * yard + floor
             allowed = np.where(
                 self.zero, np.maximum(allowed, self._worst(self.right.limit)), allowed
@@ -311,9 +319,24 @@ class _GradientJudge:
         void = bool(((error > INCONCLUSIVE_SHARE * self.scale) & ~self.zero).any())
         if (error <= allowed).all():
             return Severity.INCONCLUSIVE if void else Severity.MATCH
-        if (difference > self.right.limit).any():
+        beyond = self._worst(np.where(difference > self.right.limit, difference, 0))
+        if (beyond > self._by_narrow_sums(allowed)).any():
             return Severity.WRONG
         return Severity.INCONCLUSIVE if void else Severity.LESS_ACCURATE
+
+    def _by_narrow_sums(self, allowed: Array) -> Array:
+        """Return what an order that sums in 16 bits allows in each group; 0 for wider dtypes."""
+        if self.problem.dtype.itemsize > 2:
+            return np.zeros(allowed.shape)
+        off = self._off(self.order_spread.narrow)
+        return np.asarray(np.maximum(allowed, self.settings.k * off + ROUNDINGS * self.rounding))
+
+    def _off(self, order: Mapping[str, Array]) -> Array:
+        """Return the largest error of an order in each group, where that is finite."""
+        off = self._worst(
+            np.abs(order[self.name].astype(self.right.value.dtype) - self.right.value)
+        )
+        return np.asarray(np.where(np.isfinite(off), off, 0))
 
     def _found(self, found: Array, index: tuple[int, ...]) -> str:
         """Say what was got and what should be."""

@@ -17,10 +17,12 @@ CUTS = ("no_grad", "inference_mode", "set_grad_enabled", "detach", "detach_", "d
 def own_backward(subject: object) -> str:
     """Return by what a target's module decides its own gradients; "" if by nothing.
 
-    That is a ``torch.autograd.Function`` of that module, or what takes numbers out of autograd's
-    graph, such as ``no_grad``. Counted is what the target's code names, directly or through
-    functions and classes of that module.
+    That is a layer's own method ``backward``, a ``torch.autograd.Function`` of that module, or what
+    takes numbers out of autograd's graph, such as ``no_grad``. Counted is what the target's code
+    names, directly or through functions and classes of that module.
     """
+    if callable(getattr(subject, "backward", None)):
+        return f"`{getattr(subject, '__name__', type(subject).__name__)}` has its own `backward`"
     module = sys.modules.get(getattr(subject, "__module__", None) or "")
     torch = sys.modules.get("torch")
     if module is None or torch is None:

@@ -76,6 +76,19 @@ def test_right_gradients_never_fail(dtype: str) -> None:
                     assert not check_result.severity.fails, check_result
 
 
+@pytest.mark.parametrize(
+    ("dtype", "severity"), [("float16", Severity.LESS_ACCURATE), ("float64", Severity.WRONG)]
+)
+def test_sums_in_16_bits_are_less_accurate(dtype: str, severity: Severity) -> None:
+    """A bias' gradient summed over 258 rows in float16 is wrong only of inputs in float64."""
+    problem = make_problem(parse(f"mha-N2-L129-S3-H8-D16-cross-bias-outproj-{dtype}-s94"))
+    found = right(problem)
+    rows = cotangent(problem).astype(np.float16).reshape(-1, 128)
+    found["out_proj.bias"] = np.add.reduce(rows, axis=0).astype(problem.dtype)
+    every = {each.check: each.severity for each in judged(problem, found)}
+    assert severity is every["gradient of out_proj.bias"], every
+
+
 @pytest.mark.parametrize("problem", [RICH, GROUPED], ids=["layer", "grouped"])
 def test_every_gradient_there_is_gets_judged(problem: Problem) -> None:
     """Inputs, all weights and biases, bias_k and bias_v, float masks: one check result each."""

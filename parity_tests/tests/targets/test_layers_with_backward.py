@@ -28,6 +28,18 @@ def test_wrong_ones_fail_in_gradients_alone(name: str, said: str) -> None:
     assert said.rpartition(".")[2] in verdict.diagnosis[0].title.lower()
 
 
+@pytest.mark.parametrize(
+    ("name", "outcome"), [("ByHand", Outcome.PASS), ("BiasTwice", Outcome.FAIL)]
+)
+def test_a_layer_with_a_backward_is_asked_for_gradients(name: str, outcome: Outcome) -> None:
+    """Without --grad, in every dtype: arrays that it allocated in float64 are rounded to that."""
+    verdict = judged(name, grad=False, dtypes=(), cases=60)
+    assert outcome is verdict.outcome
+    assert f"gradients were judged too: `{name}` has its own `backward`." in verdict.notes
+    dtypes = {row.value for row in verdict.features if row.axis == "dtype" and row.cases}
+    assert {"float64", "float32", "float16"} == dtypes
+
+
 def test_a_backward_that_returns_too_little_is_not_offered() -> None:
     """The reason names the inputs without a gradient; the output is judged all the same."""
     bound = bind(load_subject("layers_with_backward.py:OfTheQueryAlone"))

@@ -3,7 +3,8 @@
 `backward` gets the cotangent of the output. It returns the gradient of the input, or those of the
 inputs in the order in which the call takes them, and leaves each weight's in an array of the layer
 that is named after it: `grads["Wq"]` beside `params["Wq"]`, `dW_q` beside `W_q`, `q.grad` beside
-`q.data`. Such arrays are set to 0 before, as some layers add to them.
+`q.data`. Such arrays are set to 0 before, as some layers add to them; what a layer allocated for
+weights of another dtype is rounded to that of the weights in use.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def gradients_by_backward(
 
     def pulled(result: Any) -> dict[str, Any]:
         arrays = dict(_arrays(layer))
-        for path in paths.values():
-            held = _gradient_of(arrays, path)
-            if held is not None and held.flags.writeable:
-                held[...] = 0
+        held = {name: _gradient_of(arrays, path) for name, path in paths.items()}
+        for each in held.values():
+            if each is not None and each.flags.writeable:
+                each[...] = 0
         if callable(getattr(layer, "backward", None)):
             returned = layer.backward(given)
             several = returned if isinstance(returned, tuple | list) else (returned,)
@@ -74,6 +75,8 @@ def gradients_by_backward(
             found[name] = _gradient_of(arrays, path)
             if found[name] is None:
                 raise CandidateError("structure", f"{NONE_LEFT.format(path)}.")
+            if found[name] is held[name]:
+                found[name] = found[name].astype(arrays[path].dtype, copy=False)
         return found
 
     return pulled
