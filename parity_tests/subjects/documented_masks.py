@@ -122,3 +122,46 @@ class ZeroHidesUnsaid(_Layer):
         - attn_mask: array of shape (L, S).
         """
         return self.attend(query, key, value, None if attn_mask is None else attn_mask == 0)
+
+
+class RequiredKeeps(_Layer):
+    """Right: a required mask that keeps where it is 1, as it says.
+
+    keep_mask: (N, S) int64, 1 = real token, 0 = pad.
+    """
+
+    inverted = False
+
+    def forward(self, x, context, keep_mask):
+        """Return (N, L, E)."""
+        return self.attend(x, context, context, (keep_mask != 0 if self.inverted else keep_mask == 0)[:, None, None])
+
+
+class RequiredInverted(RequiredKeeps):
+    """Wrong: what is documented to be kept is hidden.
+
+    keep_mask: (N, S) int64, 1 = real token, 0 = pad.
+    """
+
+    inverted = True
+
+
+class BuiltWithAMask(_Layer):
+    """Right: `mask` of the constructor is a switch, of the rule that hides the future."""
+
+    late = 1
+
+    def __init__(self, embed_dim, num_heads, mask=None):
+        super().__init__(embed_dim, num_heads)
+        self.mask = mask
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        size = x.shape[1]
+        return self.attend(x, x, x, torch.ones(size, size, dtype=torch.bool).triu(self.late) if self.mask else None)
+
+
+class BuiltWithALateMask(BuiltWithAMask):
+    """Wrong: each query sees one key of the future."""
+
+    late = 2

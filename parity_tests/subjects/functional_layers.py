@@ -70,6 +70,16 @@ class Normed(SetUp):
         return super().__call__(*map(self.norm, (query, key, value)), train=train)
 
 
+class NormedInside(SetUp):
+    """Has a LayerNorm behind the projection of the queries, which torch's layer has not."""
+
+    def setup(self):
+        """Make one more, behind another projection."""
+        super().setup()
+        project, norm = self.q_proj, flax.linen.LayerNorm(name="norm")
+        self.q_proj = lambda rows: norm(project(rows))
+
+
 class OfHaiku(haiku.Module):
     """Wants a first value of its weights, and returns its output alone."""
 

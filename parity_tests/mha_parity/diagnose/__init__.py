@@ -14,6 +14,7 @@ from mha_parity.diagnose.evidence import Observation
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.digits import error_analysis
+from mha_parity.diagnose.inverted_masks import inverted_masks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,8 +69,8 @@ def diagnose(
     wrong = (o for o in session.seen if o.failing and not o.problem.masked_rows().any())
     if extra and not findings and not any(wrong):
         return extra
-    if axes := output_axes.name_axis_order(session.seen):
-        return (*findings, *axes)
+    if plain := inverted_masks(candidate) or output_axes.name_axis_order(session.seen):
+        return (*findings, *plain)
     named = session.names()
     where = session.measurements.crashes if crashes else ()
     causes = session.state or named or session.facts(known=bool(findings))

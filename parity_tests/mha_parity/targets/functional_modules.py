@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from mha_parity.targets.fit.first_call import make_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.targets.fit.construct import LayerSizes
@@ -34,9 +35,12 @@ class HoldsParameters:
     made_by_a_call: tuple[str, ...] = ("params",)
     first_calls: ClassVar[list[Any]]  # those that went through, by shape and roles
     known: ClassVar[dict[Any, dict[str, Any]]]  # what these made, by sizes and arguments
+    replaces_modules = False  # whether a function may stand in the place of a module within
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.params: dict[str, Any] = {}
+        # Functions of the rows in the place of modules within, by the paths of their parameters.
+        self.replaced: dict[str, Callable[[Any], Any]] = {}
         self.make = partial(self.kind, *args, **kwargs)
         self.calls = 0  # of which each draws its own random numbers
 
@@ -71,6 +75,7 @@ class OfFlax(HoldsParameters):
 
     __module__ = "jax"
     made_by_a_call = ("params", "others")
+    replaces_modules = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -90,8 +95,17 @@ class OfFlax(HoldsParameters):
 
     def apply(self, *args: Any, **kwargs: Any) -> Any:
         """Return the answer; dropout has a key of its own."""
+        linen = import_module("flax.linen")
         held = {"params": self.params, **self.others}
-        return self.make().apply(held, *args, rngs={"dropout": self.key()}, **kwargs)
+        with linen.intercept_methods(self.called):
+            return self.make().apply(held, *args, rngs={"dropout": self.key()}, **kwargs)
+
+    def called(self, function: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        """Return what a method of a module within returns, or what stands in its place."""
+        path = ".".join(("params", *context.module.path))
+        if context.method_name != "__call__" or path not in self.replaced:
+            return function(*args, **kwargs)
+        return self.replaced[path](args[0])
 
 
 class OfHaiku(HoldsParameters):

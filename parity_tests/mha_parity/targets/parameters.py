@@ -45,6 +45,7 @@ _INPUT = re.compile(
 _SIZE = re.compile(r"len|size|dim|width|n_embd|channels|features|num|max|^n_|block|ctx|window")
 
 
+_A_SWITCH = re.compile(r"^(use_|with_)?mask(ed|ing)?$")
 # What a switch decides of another mask: which of its arrays it hides.
 _OF_A_MASK = re.compile(r"(^|_)(kv|keys?|quer(y|ies)|values?|pad(ding|ded)?|only)(_|$)")
 
@@ -67,7 +68,9 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     if found is Role.MASK and switch and _OF_A_MASK.search(plain):
         return Role.OTHER
     if found in {Role.MASK, Role.CAUSAL} and "mask" in plain:
-        return Role.CAUSAL if switch else Role.MASK
+        # `mask=None` of a constructor, which no array reaches, may be a switch.
+        may_be = of == "constructor" and default is None and _A_SWITCH.search(plain) is not None
+        return Role.CAUSAL if switch or may_be else Role.MASK
     if found is Role.SCORE_BIAS and switch and plain.endswith("n_bias"):
         return Role.PROJECTION_BIAS  # `attention_bias=True` of a layer is that of its Linears
     if found is None and of == "call" and _INPUT.search(plain):

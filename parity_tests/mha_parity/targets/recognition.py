@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.targets import backends
+from mha_parity.targets.backends.list_arrays import ListArrays
 from mha_parity.targets.callables import is_function
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.functions import QKV
@@ -191,14 +192,19 @@ def _output(bound: Convention, problem: Problem) -> Array:
 def fits_of(
     subject: object, libraries: list[Library], path: str | None
 ) -> tuple[list[Fitted], list[TargetError]]:
-    """Return the subject as experiments fit it, the nearest last, and why it does not fit."""
+    """Return the subject as experiments fit it, the nearest last, and why it does not fit.
+
+    A function that NumPy's arrays do not fit may be one of Python's lists; if these do not fit
+    either, why the arrays do not is said.
+    """
     fits: list[Fitted] = []
     refused: list[TargetError] = []
-    for library in libraries:
+    of_lists = [ListArrays()] if is_function(subject) and len(libraries) == 1 else []
+    for library in (*libraries, *of_lists):
         try:
             fits.append(Fitted(subject, library=library, path=path))
         except TargetError as error:
-            refused.append(error)
+            refused.insert(0 if library in of_lists else len(refused), error)
         if fits and fits[-1].fit.exact:
             break
     return sorted(fits, key=lambda each: (each.fit.exact, each.fit.correlation)), refused

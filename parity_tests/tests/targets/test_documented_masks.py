@@ -43,6 +43,28 @@ def test_a_documented_mask_is_judged_as_documented() -> None:
     assert "judged so by its documentation, unless --masks attn_mask=hides" in mask.meaning
 
 
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("RequiredKeeps", Outcome.PASS),
+        ("RequiredInverted", Outcome.FAIL),
+        ("BuiltWithAMask", Outcome.PASS),
+        ("BuiltWithALateMask", Outcome.FAIL),
+    ],
+)
+def test_masks_of_other_names_and_of_a_constructor(name: str, outcome: Outcome) -> None:
+    """A mask of any name means what is documented; `mask=None` of a constructor may be a switch."""
+    verdict = judged(name)
+    assert outcome is verdict.outcome, verdict.sentence
+
+
+def test_a_required_mask_of_the_opposite_meaning_is_said() -> None:
+    """It hides every key in every case, so that no case shows more."""
+    (cause,) = judged("RequiredInverted", diagnose=True).diagnosis
+    said = "the mask is inverted: True or 1 of `keep_mask` hides a key that it should keep"
+    assert said == cause.title
+
+
 @pytest.mark.parametrize("name", ["ZeroHidesInverted", "ZeroHidesUnsaid"])
 def test_another_meaning_than_documented_or_than_torchs_fails(name: str) -> None:
     """The mask of torch's meaning where its opposite is documented, and the opposite unsaid."""

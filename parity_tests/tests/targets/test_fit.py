@@ -286,6 +286,16 @@ def test_names_of_weights(path: str, parts: str) -> None:
     assert expected == names.parts(path)
 
 
+def test_names_that_are_alike_but_for_a_letter() -> None:
+    """q, k and v are said by three names together, whatever surrounds the letter; not by one."""
+    alike = ["Lq.0.weight", "Lk.0.weight", "Lv.0.weight", "Lo.weight", "K_rotation.1", "other"]
+    found = names.parts_by_pattern([*alike, "Lq.1.weight", "Q_rotation.0", "V_rotation.0"])
+    assert {"Lq.0.weight": ("q",), "Lq.1.weight": ("q",)}.items() <= found.items()
+    assert ("k",) == found["K_rotation.1"]
+    assert not {"Lo.weight", "other"} & found.keys()
+    assert not names.parts_by_pattern(["Lq.0.weight", "Lk.0.weight"])
+
+
 def test_names_of_constructors() -> None:
     """Rare names of sizes have their meanings, several where they are open."""
     read = {

@@ -37,7 +37,8 @@ class Arguments:
     """Fresh copies of a problem's arrays in the case's memory layout, in the library's kind.
 
     ``given`` keeps what was handed out, as NumPy sees it: whoever watches the call looks there.
-    ``leaves`` keeps what of it may have a gradient, as the library has it.
+    ``leaves`` keeps what of it may have a gradient, as the library has it. ``lists`` keeps what is
+    handed out as lists, behind their arrays.
     """
 
     def __init__(self, problem: Problem, library: Library) -> None:
@@ -45,6 +46,7 @@ class Arguments:
         self.library = library
         self.given: list[tuple[str, Array]] = []
         self.leaves: dict[str, Any] = {}
+        self.lists: list[tuple[Array, list[Any]]] = []
         self.masks: dict[str, MaskArgument] = {}
         self._rows: dict[int, Any] = {}
 
@@ -54,6 +56,8 @@ class Arguments:
         copy = copy_in_layout(array, "c" if array.dtype.kind in "iu" else self.problem.case.memory)
         self.given.append((name, copy))
         handed = self.library.from_numpy(copy)
+        if isinstance(handed, list):
+            self.lists.append((copy, handed))
         if name in LEAVES and copy.dtype.kind not in "biu":
             self.leaves[name] = handed
         return handed

@@ -12,6 +12,7 @@ from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.backends.list_arrays import ListArrays, of_lists
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import (
     Arguments,
@@ -210,6 +211,8 @@ class InterpretedCalls(Convention):
         function = self.subject
         if layer is not None:
             function = layer if callable(layer) else forward(layer)
+        if isinstance(self.library, ListArrays):
+            function = of_lists(function, arguments.lists)
         args, kwargs = positional_and_keyword(self._named[1], values)
         call = Call(function, args, kwargs, tuple(arguments.given))
         call = self.with_masks(call, arguments)

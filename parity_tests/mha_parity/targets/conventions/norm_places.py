@@ -8,6 +8,7 @@ no counterpart, and without it such a layer would pass.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,10 @@ def _called(convention: InterpretedCalls, problem: Problem, seen: Callable[[str,
 
 @contextmanager
 def _watched(layer: Any, paths: tuple[str, ...], seen: Callable[[str, Any], Any]) -> Iterator[None]:
+    if not hasattr(layer, "get_submodule"):
+        layer.replaced |= {path: partial(seen, path) for path in paths}
+        yield
+        return
     held = []
     for path in paths:
 

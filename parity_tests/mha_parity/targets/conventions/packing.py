@@ -165,6 +165,8 @@ def _by_head(linears: Shapes) -> tuple[ProjectionSlot, ...]:
 def _packed(linears: Shapes) -> tuple[ProjectionSlot, ...]:
     """Return one Linear for q, k and v, or one for q and one for both others, by their shapes."""
     width = min((min(shape) for shape in linears.values()), default=0)
+    if not width:  # a layer of more heads than channels
+        return ()
     found, square = [], []
     for name, shape in linears.items():
         if shape == (width, width):

@@ -233,7 +233,7 @@ class Layers:
 def _sorted(layer: Any, found: Sequence[layer_arrays.Leaf]) -> SortedLeaves:
     """Return the arrays of a layer by what they hold; norms that cannot be taken out as others."""
     kept = sorted_by_name(found)
-    if not isinstance(layer, HoldsParameters):
+    if not isinstance(layer, HoldsParameters) or layer.replaces_modules:
         return kept
     return replace(kept, norms=(), others=(*kept.others, *kept.norms))
 

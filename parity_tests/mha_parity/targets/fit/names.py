@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from itertools import permutations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # What surrounds the word that says which projection it is, in the singular.
 _SURROUNDING = (
@@ -31,6 +35,11 @@ PARTS |= {"".join(map(dict(zip(_LETTERS.values(), _LETTERS, strict=True)).get, o
 # Of transformers that name a convolution of width 1 `c_attn`.
 PARTS |= {f"c{word}": tuple(word) for word in ("q", "k", "v", "kv", "qkv")}
 PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "keyvalue": ("k", "v"), "in": ROWS, "cattn": ROWS}
+_ALIKE = tuple(
+    tuple(map(change, words))
+    for words in (("query", "key", "value", "output"), ("q", "k", "v", "o"))
+    for change in (str, str.capitalize, str.upper)
+)
 _LEAVES = frozenset({
     "weight", "weights", "bias", "w", "b", "kernel", "linear", "bias_", "weight_", "data", "params",
     "param", "parameters", "_parameters",
@@ -79,6 +88,23 @@ def parts(path: str) -> tuple[str, ...]:
         if segment.lower() not in _LEAVES and stem(segment):
             return ()
     return ()
+
+
+def parts_by_pattern(paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the projections of paths that are alike but for a word for q, k, v or the output.
+
+    `Lq.0`, `Lk.0` and `Lv.0` say so whatever `L` is; one such name alone would not.
+    """
+    bare = {path: re.sub(r"\d+", "", path) for path in paths}
+    found: dict[str, tuple[str, ...]] = {}
+    for named in set(bare.values()):
+        for words in _ALIKE:
+            for place in re.finditer(re.escape(words[0]), named):
+                before, after = named[: place.start()], named[place.end() :]
+                alike = [f"{before}{word}{after}" for word in words]
+                if {*alike[:3]} <= {*bare.values()}:
+                    found |= dict(zip(alike, ((part,) for part in (*ROWS, "out")), strict=True))
+    return {path: found[named] for path, named in bare.items() if named in found}
 
 
 def bias_parts(path: str) -> tuple[str, ...]:

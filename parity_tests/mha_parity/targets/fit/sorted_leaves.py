@@ -80,8 +80,9 @@ def _stem(path: str) -> str:
 
 def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
     """Return the parts of each weight: by name, or by order where names say nothing."""
-    named = [(leaf, names.parts(leaf.path)) for leaf in weights]
-    stems = {re.sub(r"\d+", "", leaf.path) for leaf, _ in named}
+    alike = names.parts_by_pattern(leaf.path for leaf in weights)
+    named = [(leaf, names.parts(leaf.path) or alike.get(leaf.path, ())) for leaf in weights]
+    stems = {re.sub(r"_?\d+", "", leaf.path) for leaf, _ in named}  # haiku has no `linear_0`
     if len(stems) == 1 and len(named) in {3, 4}:  # one list of them
         return [(leaf, (p,)) for (leaf, _), p in zip(named, (*names.ROWS, "out"), strict=False)]
     packed = [leaf for leaf, parts in named if len(parts) == 3]

@@ -1,7 +1,7 @@
 """What the documentation of a target says of a mask: whether True hides, and if 0 and 1 may stand.
 
 A layer may give torch's name to a mask of the opposite meaning. Where it says so, it is judged by
-what it says, and not by torch's.
+what it says, and not by torch's; and so is a mask of any name, whatever trials show of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HIDES = re.compile(
 )
 _KEEPS = re.compile(
     r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|influenc\w+"
-    r"|unmask\w*|tak(es?|ing) part|participat\w+)\b",
+    r"|unmask\w*|tak(es?|ing) part|participat\w+|real|actual)\b",
     re.IGNORECASE,
 )
 _INTEGERS = re.compile(

@@ -159,10 +159,8 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
 
 
 def _by_documentation(convention: Convention, name: str) -> MaskRequirement | None:
-    """Return what a layer documents of a mask of torch's name, if it is the opposite of torch's."""
+    """Return what a target documents of a mask, where torch's name does not say the same."""
     named = _by_torchs_name(convention, name)
-    if named.hides is None:
-        return None
     said = documented_hides(convention.subject, convention.entry(), name)
     if said is None or said == named.hides:
         return None

@@ -115,7 +115,8 @@ class MaskFormat:
     ``square``: a call raises wherever L and S differ; ``last``: a switch that aligns queries and
     keys at their ends, as torch.nn.attention.bias.causal_lower_right. ``attributes``: under which
     names an object holds the mask, () where the parameter takes the array. ``without_gradients``:
-    the backward pass raises at this shape, and the call alone does not.
+    the backward pass raises at this shape, and the call alone does not. ``opposite``: ``hides`` is
+    what is demanded, and the experiment shows the other meaning.
     """
 
     axes: Axes
@@ -126,6 +127,7 @@ class MaskFormat:
     last: bool = False
     attributes: tuple[str, ...] = ()
     without_gradients: bool = False
+    opposite: bool = False
 
     @property
     def only_square(self) -> bool:

@@ -365,7 +365,8 @@ class _Search:
             kept = abs(fit) * self._kept(shown)
             # A factor of the weights, by a name that says nothing, is no mask of the scores.
             if not self._asked.certain or (kept >= EXACT and abs(per_unit) >= STRONG):
-                kinds.append(MaskFormat(axes, kind, hides, kept))
+                opposite = hides is not (fit > 0) and kept >= EXACT
+                kinds.append(MaskFormat(axes, kind, hides, kept, opposite=opposite))
         return kinds
 
     def _added(self, axes: Axes) -> tuple[MaskFormat | None, float]:
