@@ -30,6 +30,7 @@ from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState, call_with_seeds
 from mha_parity.targets.attribution import attributed
+from mha_parity.targets.conventions.calls import Call, as_they_stand
 from mha_parity.targets.own_backward import own_backward
 from mha_parity.targets.stand_ins import imported_in_name
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.conventions.calls import Call
 
 
 class Schedule(NamedTuple):
@@ -85,6 +85,10 @@ REPEAT = Schedule(first=FIRST, every=REPEAT_EVERY)  # of repeated calls
 # Of dropout, rejected inputs, NaN and sequences of calls, on further problems.
 EXTRA = Schedule(first=12, every=101)
 LEAST_MASK = -1e3  # what a mask adds to the score of a key that may have a weight next to another's
+COMPILED = (
+    f"JAX compiles each operation for each size: all calls but the first {FIRST} and every "
+    f"{REPEAT_EVERY}th are made under jax.jit, where it takes them."
+)
 ALWAYS = ("inputs unchanged", "output aliasing", "global state unchanged")
 
 
@@ -103,6 +107,7 @@ class MonitoredCandidate:
         self.own_weights: OwnWeights | None = bound.own_weights
         self.own_backward = own_backward(bound.subject)
         self.not_installed = imported_in_name(bound.subject)
+        self.compiles = bound.library.name == "jax"
         self._forbid = tuple(forbid)
         self._last: Case | None = None
         self._tell: Callable[[str], None] | None = None
@@ -116,10 +121,11 @@ class MonitoredCandidate:
 
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer with the findings of this call."""
-        with attributed(self.bound.subject):
-            return self._monitored(problem)
+        repeated = REPEAT.number(problem.case) > 0
+        with attributed(self.bound.subject), as_they_stand(on=repeated):
+            return self._monitored(problem, repeated=repeated)
 
-    def _monitored(self, problem: Problem) -> Answer:
+    def _monitored(self, problem: Problem, *, repeated: bool) -> Answer:
         call = self.bound.prepare(problem)
         if self._tell is not None:
             self._tell(self.bound.as_python(call))
@@ -134,14 +140,16 @@ class MonitoredCandidate:
         answer = self.bound.answered(problem, call, result)
         failed += _aliases(call, answer)
         kept = dataclasses.replace(copied(answer), seconds=seconds)
+        if call.compiles:
+            kept = dataclasses.replace(kept, remarks=(*kept.remarks, COMPILED))
         findings = [*ALWAYS, *(["forbidden modules"] if self._forbid else []), *failed]
         # The second problem of a relation has the case of the first: ask nothing more of it.
         related = problem.single_call or problem.case == self._last
         self._last = None if related else problem.case
         self._lost = []
-        if not related and not failed and REPEAT.number(problem.case) and is_repeatable(problem):
-            repeated = self.repeated_answers(problem, call, answer, kept)
-            findings += self._further("repeated calls", repeated)
+        if not related and not failed and repeated and is_repeatable(problem):
+            found = self.repeated_answers(problem, call, answer, kept)
+            findings += self._further("repeated calls", found)
         if not related and (number := EXTRA.number(problem.case)):
             for name, further in self._extra(problem, number):
                 findings += self._further(name, further)

@@ -39,11 +39,14 @@ if TYPE_CHECKING:
 
 # From this number of cases on, several processes save more than the imports of torch cost.
 PARALLEL_FROM = 2000
+COMPILED_FROM = 200  # the same of a target whose library compiles for each size
 WAITING = 256  # chunks handed over and not yet collected, at most: what they hold stays in memory
 
 
-def process_count(options: Options, target: str | None) -> int:
+def process_count(options: Options, target: str | None, *, compiles: bool = False) -> int:
     """Return in how many processes to judge: what was asked for, else a core each in long runs.
+
+    ``compiles``: the target's library compiles for each size, which takes longer than all else.
 
     Raises
     ------
@@ -53,7 +56,8 @@ def process_count(options: Options, target: str | None) -> int:
     """
     movable = can_move(options, target)
     if options.jobs is None:
-        return _cores() if movable and options.cases >= PARALLEL_FROM else 1
+        many = options.cases >= (COMPILED_FROM if compiles else PARALLEL_FROM)
+        return _cores() if movable and many else 1
     if options.jobs > 1 and not movable:
         raise ValueError(f"got jobs={options.jobs}, but {STAYS}.")
     return options.jobs

@@ -1,7 +1,8 @@
 """Functions that a library holds in an object of its own, as functions with a readable signature.
 
-torch calls the ``forward`` of an autograd function by ``apply``, whose parameters are ``*args``,
-and a script by a schema of its own. What ``torch.compile`` makes of a layer stands for the layer.
+JAX holds those with their own derivative in objects. torch calls the ``forward`` of an autograd
+function by ``apply``, whose parameters are ``*args``, and a script by a schema of its own. What
+``torch.compile`` makes of a layer stands for the layer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def as_function(subject: Any) -> Any:
-    """Return an autograd function, its ``apply`` or a script as a function; another as it is.
+    """Return a function that an object of torch or JAX holds as a function; another as it is.
+
+    Those are autograd functions, their ``apply``, scripts, and functions with their own derivative.
 
     Raises
     ------
@@ -30,6 +33,9 @@ def as_function(subject: Any) -> Any:
 
     """
     torch = sys.modules.get("torch")
+    held = getattr(subject, "__wrapped__", None)
+    if type(subject).__module__.startswith("jax.") and inspect.isfunction(held):
+        return _of_jax(subject, held)
     if torch is None:
         return subject
     if isinstance(subject, torch.jit.ScriptModule):
@@ -72,6 +78,17 @@ def _with_signature(call: Callable[..., Any], named: list[inspect.Parameter], na
     function.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # is read by inspect
     function.__name__ = function.__qualname__ = name
     function.__module__ = "torch"  # whose arrays it takes
+    return function
+
+
+def _of_jax(subject: Any, held: Callable[..., Any]) -> Any:
+    """Return a function that calls what JAX holds; its code, and its source, are the held one's."""
+
+    @functools.wraps(held)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return subject(*args, **kwargs)
+
+    function.held_by_jax = subject  # type: ignore[attr-defined]  # says whether it has a derivative
     return function
 
 

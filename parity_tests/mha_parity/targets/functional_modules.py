@@ -6,6 +6,7 @@ What stands for it has a constructor and a call of the same signatures, and keep
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
 from functools import partial
@@ -200,9 +201,41 @@ def _standing_for(kind: Any, stands: type[HoldsParameters]) -> type:
     call.__signature__ = inspect.signature(kind.__call__)  # type: ignore[attr-defined]  # is read by inspect
     call.__wrapped__ = kind.__call__  # type: ignore[attr-defined]  # whose source it is
     call.__doc__ = kind.__call__.__doc__
-    return type(kind.__name__, (stands,), {
+    made = type(kind.__name__, (stands,), {
         "kind": kind, "first_calls": [], "known": {}, "forward": call, "__call__": call,
         "__doc__": kind.__doc__, "__module__": kind.__module__,
         "__qualname__": kind.__qualname__, "__wrapped__": kind,
         "__signature__": named.replace(parameters=own, return_annotation=named.empty),
     })  # fmt: skip
+    _register(made)
+    return made
+
+
+def _register(kind: type[HoldsParameters]) -> None:
+    """Have JAX take a layer for a tree of its parameters, which it may trace."""
+    import jax
+
+    def with_params(made: MadeOf, params: Any) -> HoldsParameters:
+        layer = copy.copy(made.layer)
+        (layer.params,) = params
+        return layer
+
+    jax.tree_util.register_pytree_node(
+        kind, lambda layer: ((layer.params,), MadeOf(layer)), with_params
+    )
+
+
+class MadeOf:
+    """What a layer is but for its parameters: equal to that of one that is built alike."""
+
+    def __init__(self, layer: HoldsParameters) -> None:
+        self.layer = layer
+        self._known = type(layer), layer.arguments()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the classes and the arguments that they are built with."""
+        return isinstance(other, MadeOf) and self._known == other._known
+
+    def __hash__(self) -> int:
+        """Return what equal ones share."""
+        return hash(self._known)

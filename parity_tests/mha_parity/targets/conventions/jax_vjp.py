@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.conventions.jax_compiled import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +33,20 @@ class JaxVJP:
         self._output_of = output_of
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result, and keep the function that gives its gradients."""
+        """Return the result, and keep the gradients."""
+        result, self._pulled = self._both(args, kwargs)(*self._leaves.values())
+        return result
+
+    def compiled(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of both ways compiled as one program, and keep the gradients."""
+        import jax
+
+        program = jax.jit(self._both(args, kwargs)).lower(*self._leaves.values())
+        result, self._pulled = program.compile(compiler_options=OPTIONS)(*self._leaves.values())
+        return result
+
+    def _both(self, args: Any, kwargs: Any) -> Callable[..., tuple[Any, Any]]:
+        """Return a function of the leaves that returns the result and their gradients."""
         import jax
 
         held, tree = jax.tree_util.tree_flatten((self._function, args, kwargs))
@@ -48,13 +62,16 @@ class JaxVJP:
             result = function(*args, **kwargs)
             return self._output_of(result), result
 
-        output, self._pull, result = jax.vjp(of_leaves, *self._leaves.values(), has_aux=True)
-        if self._given.size == output.size:  # an axis of 1 more is no other output
-            self._given = self._given.reshape(output.shape)
-        self._given = self._given.astype(output.dtype)
-        return result
+        def both(*values: Any) -> tuple[Any, Any]:
+            output, pull, result = jax.vjp(of_leaves, *values, has_aux=True)
+            given = self._given
+            if given.size == output.size:  # an axis of 1 more is no other output
+                given = given.reshape(output.shape)
+            return result, pull(given.astype(output.dtype))
+
+        return both
 
     def pulled(self, result: Any) -> dict[str, Any]:
         """Return the gradients by name."""
         del result
-        return dict(zip(self._leaves, self._pull(self._given), strict=True))
+        return dict(zip(self._leaves, self._pulled, strict=True))

@@ -112,7 +112,8 @@ class SDPA(Convention):
             for name, heads in _ROWS(problem)
         ]
         options = dict(self._options(problem, arguments))
-        call = Call(self.subject, tuple(rows), options, tuple(arguments.given))
+        given = tuple(arguments.given)
+        call = Call(self.subject, tuple(rows), options, given, compiles=arguments.of_jax)
         call = self.with_masks(call, arguments)
         heads = partial(self._heads, problem, heads=problem.num_heads)
         return vjp.with_function_gradients(
