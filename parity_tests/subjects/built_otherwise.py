@@ -197,3 +197,34 @@ class OfMangledConfigUnscaled(OfMangledConfig):
     """Wrong: the scores are not scaled."""
 
     SCALES = False
+
+
+class WidthMayBeNone(nn.Module):
+    """Right: one of two widths that are None by default is needed; `h` is the keys, if it is passed."""
+
+    shift = 0.0
+
+    def __init__(self, n_heads, input_dim, embed_dim=None, val_dim=None):
+        super().__init__()
+        if val_dim is None:
+            if embed_dim is None:
+                raise ValueError("either embed_dim or val_dim is needed")
+            val_dim = embed_dim // n_heads
+        self.W_query, self.W_key, self.W_val = (
+            nn.Parameter(torch.zeros(n_heads, input_dim, val_dim)) for _ in range(3)
+        )
+        self.W_out = nn.Parameter(torch.zeros(n_heads, val_dim, embed_dim))
+
+    def forward(self, q, h=None):
+        """Return (N, L, E)."""
+        h = q if h is None else h + self.shift
+        rows = zip((q, h, h), (self.W_query, self.W_key, self.W_val), strict=True)
+        q, k, v = (torch.einsum("nle,hed->nhld", x, w) for x, w in rows)
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1)
+        return torch.einsum("nhld,hde->nle", weights @ v, self.W_out)
+
+
+class WidthMayBeNoneShifted(WidthMayBeNone):
+    """Wrong: the keys are shifted where they are passed."""
+
+    shift = 0.5

@@ -173,3 +173,8 @@ def rows_head_by_head(x, in_proj_weight, in_proj_bias, out_weight, out_bias, num
 def own_rows_head_by_head(x, w_qkv, b_qkv, w_out, b_out, num_heads):
     """Right by a name of its own: the rows of q, k and v of a head lie together."""
     return rows_head_by_head(x, w_qkv, b_qkv, w_out, b_out, num_heads)
+
+
+def objects(x, c_attn, c_proj, n_head):
+    """Right: a weight `w` and a bias `b` are attributes of what is passed."""
+    return dicts(x, {"w": c_attn.w, "b": c_attn.b}, {"w": c_proj.w, "b": c_proj.b}, n_head)

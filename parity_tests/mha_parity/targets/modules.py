@@ -71,11 +71,28 @@ def _package(path: Path) -> tuple[str, ...]:
 
 
 def _deepest_relative_import(path: Path) -> int:
+    """Return how many folders around it the relative imports of a file, and of those, reach."""
+    parents, deepest = list(path.parents), 0
+    seen, waiting = {path}, [path]
+    while waiting:
+        each = waiting.pop()
+        for node in _relative_imports(each):
+            top = each.parents[node.level - 1]
+            deepest = max(deepest, parents.index(top) + 1 if top in parents else 0)
+            file = top.joinpath(*(node.module or "").split(".")).with_suffix(".py")
+            if node.module and file.is_file() and file not in seen:
+                seen.add(file)
+                waiting.append(file)
+    return deepest
+
+
+def _relative_imports(path: Path) -> list[ast.ImportFrom]:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
-        return 0
-    return max((n.level for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)), default=0)
+        return []
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level)
+    return [node for node in found if node.level <= len(path.parents)]
 
 
 def _search(path: Path, package: tuple[str, ...]) -> None:

@@ -62,7 +62,8 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     switch = isinstance(default, bool)
     of_call = (each for each, pattern in _OF_CALL if of == "call" and re.search(pattern, plain))
-    if certain := next(of_call, None):
+    hidden = of == "call" and plain == "h" and default is None  # no number of heads is None
+    if certain := next(of_call, Role.INPUT if hidden else None):
         return certain
     found = next((each for each, pattern in _BY_NAME if re.search(pattern, plain)), None)
     if found is Role.MASK and switch and _OF_A_MASK.search(plain):

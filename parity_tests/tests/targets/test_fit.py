@@ -45,6 +45,7 @@ RIGHT = {
     "functions_of_weights.py:packed": "W, Wp applied as X @ W",
     "functions_of_weights.py:lists": "Wqs, Wks, Wvs, Wp",
     "functions_of_weights.py:dicts": "c_attn, c_proj applied as X @ W",
+    "functions_of_weights.py:objects": "c_attn, c_proj applied as X @ W",
     "functions_of_weights.py:keys_first": "Wk, Wq, Wv applied as X @ W",
     "functions_of_weights.py:transposed": "applied as X @ W.T",
     "functions_of_weights.py:tiled": "no projection weights; (N, L, E)",
@@ -284,6 +285,12 @@ def test_names_of_weights(path: str, parts: str) -> None:
     """Affixes say nothing, the word between them says which projection it is."""
     expected = ("out",) if parts == "out" else tuple(parts)
     assert expected == names.parts(path)
+
+
+@pytest.mark.parametrize("path", ["b_q", "bias_q", "query.bias", "bq.data"])
+def test_names_of_biases(path: str) -> None:
+    """Those of a tensor of the target's own too."""
+    assert ("q",) == names.bias_parts(path)
 
 
 def test_names_that_are_alike_but_for_a_letter() -> None:

@@ -177,6 +177,16 @@ def test_a_file_far_inside_a_package_is_loaded_in_it(tmp_path: Path) -> None:
     assert "f" == load.load(f"{tmp_path}/deep_of_test/{deep}/layer.py:f").__name__
 
 
+def test_relative_imports_of_an_imported_file_lead_to_its_package(tmp_path: Path) -> None:
+    """Folders without an `__init__.py` are packages where a file that is imported needs them."""
+    layers = tmp_path / "nn" / "layers"
+    layers.mkdir(parents=True)
+    (tmp_path / "nn" / "engine.py").write_text("N = 3\n", encoding="utf-8")
+    (layers / "base.py").write_text("from ..engine import N\n", encoding="utf-8")
+    (layers / "attend.py").write_text("from .base import N\ndef f(): return N\n", encoding="utf-8")
+    assert 3 == load.load(f"{layers / 'attend.py'}:f")()
+
+
 def test_absolute_imports_are_found_in_a_folder_above(tmp_path: Path) -> None:
     """As if the target had been started from its repository's root."""
     tree(tmp_path, {

@@ -273,7 +273,8 @@ class InterpretedCalls(Convention):
             w, b = given.leaves
             handed = arguments.array("bias", filled)
             self.weight_leaves.append((bias, handed))
-            return {w: made(slot), b: handed}
+            both = {w: made(slot), b: handed}
+            return both if arguments.of_jax else weights.WeightAndBias(both)
         return made(slot)
 
     def _lay(self, problem: Problem) -> Callable[[Array], Array]:

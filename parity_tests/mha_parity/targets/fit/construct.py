@@ -300,10 +300,11 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     sized = any(each.default is each.empty and meanings(each.name) for each in named)
     if sized and any(each.name == config and each.default is None for each in named):
         config = ""  # of a part that is left out
-    # A number that is None by default may be one that the constructor cannot do without: given
-    # where none can be built otherwise.
+    # What is None by default may be what the constructor cannot do without: given where none can
+    # be built otherwise.
     numbers = tuple((each.name, "one") for each in named if _is_optional_number(each))
-    further = ((), numbers) if numbers else ((),)
+    widths = tuple((each.name, "width") for each in named if _is_optional_width(each))
+    further = ((), *(each for each in (numbers, *((one,) for one in widths)) if each))
     for inverse, more in product((False, True) if config else (False,), further):
         for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
             if len({m for _, m in chosen if m == "heads"}) <= 1:
@@ -314,6 +315,11 @@ def _is_optional_number(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is a float by its annotation, and None by default."""
     said = str(parameter.annotation)
     return parameter.default is None and "float" in said
+
+
+def _is_optional_width(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is a width by its name, and None by default."""
+    return parameter.default is None and meanings(parameter.name)[:1] == ("width",)
 
 
 def _is_switch(parameter: inspect.Parameter) -> bool:

@@ -108,8 +108,11 @@ def parts_by_pattern(paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def bias_parts(path: str) -> tuple[str, ...]:
-    """Return the projections whose bias a path names: ``b_q``, ``bias_q``, ``query.bias``."""
-    segments = path.split(".")
+    """Return the projections whose bias a path names: ``b_q``, ``bias_q``, ``query.bias``.
+
+    Of a tensor of the target's own its array is named, ``b_q.data``.
+    """
+    segments = path.removesuffix(".data").split(".")
     last = plain(segments[-1])
     for marker in ("bias", "b"):
         for rest in (last.removeprefix(marker), last.removesuffix(marker)):

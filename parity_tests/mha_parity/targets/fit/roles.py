@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ROWS = ("query", "key", "value")
 _CONTEXT = re.compile(
-    r"^(k|keys?|kv|c|ctx|cond|context|memory|mem|source|src|y|xa|x_?kv|xv|enc.*|.*context|.*memory"
+    r"^(k|keys?|kv|c|h|ctx|cond|context|memory|mem|source|src|y|xa|x_?kv|xv|enc.*|.*context|.*memory"
     r"|key_value.*|encoder_hidden_states|cross.*)$"
 )
 _VALUE = re.compile(r"^(x_?)?(v|val|values?)$")

@@ -106,6 +106,18 @@ class Slot:
         return rows.T if self.axes[0] == "e" else rows
 
 
+class WeightAndBias(dict[str, Any]):
+    """Both of one projection by their names, and as attributes of any usual name."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the weight, the first entry, or the bias, the last one."""
+        if name in {"w", "W", "weight", "kernel"}:
+            return next(iter(self.values()))
+        if name in {"b", "bias"}:
+            return next(reversed(self.values()))
+        raise AttributeError(f"weight and bias have no attribute '{name}'")
+
+
 def with_width_first(slot: Slot) -> Slot:
     """Return a slot in which head h has the rows h, h + H, h + 2H and so on."""
     return replace(slot, axes=tuple(WIDTH_FIRST_AXES.get(each, each) for each in slot.axes))
