@@ -228,3 +228,36 @@ class WidthMayBeNoneShifted(WidthMayBeNone):
     """Wrong: the keys are shifted where they are passed."""
 
     shift = 0.5
+
+
+class GroupsByDefault(nn.Module):
+    """Right: eight groups by default, into which the heads have to be divided."""
+
+    step = 1
+
+    def __init__(self, d_hidden=1024, n_heads=32, n_groups=8):
+        super().__init__()
+        if n_heads % n_groups:
+            raise ValueError("n_heads should be a multiple of n_groups")
+        self.n_heads, self.n_groups = n_heads, n_groups
+        narrow = d_hidden // n_heads * n_groups
+        self.W_Q, self.W_O = (nn.Linear(d_hidden, d_hidden, bias=False) for _ in range(2))
+        self.W_K, self.W_V = (nn.Linear(d_hidden, narrow, bias=False) for _ in range(2))
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (
+            rows.unflatten(-1, (count, -1)).transpose(1, 2)
+            for rows, count in (
+                (self.W_Q(x), self.n_heads), (self.W_K(x), self.n_groups), (self.W_V(x), self.n_groups)
+            )
+        )
+        q = q.unflatten(1, (self.n_groups, -1))
+        weights = (self.step * q @ k[:, :, None].mT / q.shape[-1] ** 0.5).softmax(dim=-1)
+        return self.W_O((weights @ v[:, :, None]).flatten(1, 2).transpose(1, 2).flatten(2))
+
+
+class GroupsByDefaultTwice(GroupsByDefault):
+    """Wrong: twice the scores."""
+
+    step = 2

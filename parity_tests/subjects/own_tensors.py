@@ -12,7 +12,8 @@ class Tensor:
         self.data = np.asarray(data, dtype=np.float64)
         self.grad = np.zeros_like(self.data)
 
-    def __matmul__(self, other):
+    def matmul(self, other):
+        """Return the product of two matrices, which has no operator."""
         return Tensor(self.data @ other.data)
 
     def __add__(self, other):
@@ -32,7 +33,7 @@ class Linear:
         self.bias = Tensor(np.zeros(width))
 
     def __call__(self, x):
-        return x @ self.weight + self.bias
+        return x.matmul(self.weight) + self.bias
 
 
 class OfTensors:

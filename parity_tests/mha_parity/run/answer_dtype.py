@@ -12,6 +12,7 @@ from mha_parity.catalogue import catalogue
 from mha_parity.core.check_result import Severity
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.judging.output import judge_answer
+from mha_parity.oracle.error_bound import roundoff
 from mha_parity.oracle.reference import reference_answer
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ NARROWER: Mapping[str, tuple[str, ...]] = {
     "float32": ("float16", "bfloat16"),
 }
 INSIDE = "float32"  # the dtype usually used in place of float64
+# Half-way, in powers of 2, from the unit of float32 to that of float64.
+BETWEEN = (roundoff(np.dtype("float64")) / roundoff(np.dtype(INSIDE))) ** 0.5
 
 
 def remark(answer_dtypes: Mapping[str, str], options: Options) -> str:
@@ -78,9 +81,12 @@ def downcast(failing: Sequence[CaseResult]) -> tuple[Diagnosis, ...]:
 def capped(failing: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
     """Name float64 that is computed in float32: every failing answer is right by float32's bounds.
 
-    Where an answer to another dtype fails, or one to float64 is wrong in float32 too, nothing.
+    Where an answer to another dtype fails, or one to float64 is wrong in float32 too, nothing; nor
+    where their errors, in units of what float32 is allowed, are nearer to the digits of float64.
     """
-    if not failing or not all(_right_in(INSIDE, *each) for each in failing):
+    errors = [_error_in(INSIDE, *each) for each in failing]
+    right = [error for error in errors if error is not None]
+    if not errors or len(right) < len(errors) or np.median(right) < BETWEEN:
         return ()
     bug = catalogue()["f64-capped-at-f32"]
     return (
@@ -98,25 +104,33 @@ def capped(failing: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
     )
 
 
-def _right_in(dtype: str, problem: Problem, answer: Answer) -> bool:
-    """Return whether a failing answer to float64 would pass as an answer in ``dtype``."""
+def _error_in(dtype: str, problem: Problem, answer: Answer) -> float | None:
+    """Return the largest error of a failing answer to float64, over what is allowed in ``dtype``.
+
+    None where it would not pass in that, or passes as it is.
+    """
     if problem.case.dtype != "float64" or answer.output.dtype != problem.dtype or answer.notes:
-        return False
-    if not any(
-        each.severity.fails for each in judge_answer(problem, reference_answer(problem), answer)
-    ):
-        return False
+        return None
+    failed = [
+        each
+        for each in judge_answer(problem, reference_answer(problem), answer)
+        if each.severity.fails
+    ]
+    if not failed:
+        return None
     with np.errstate(over="ignore"):  # a number near the largest is infinite in fewer bits
         narrow, output = _cast(problem, dtype), answer.output.astype(dtype)
     if (np.isinf(output) & np.isfinite(answer.output)).any():
-        return False
+        return None
     weights = None if answer.weights is None else answer.weights.astype(dtype)
     found = dataclasses.replace(answer, output=output, weights=weights)
     results = judge_answer(narrow, reference_answer(narrow), found)
     severities = {each.severity for each in results}
-    return severities <= {Severity.MATCH, Severity.LESS_ACCURATE, Severity.INCONCLUSIVE} and (
-        severities != {Severity.INCONCLUSIVE}
-    )
+    passing = {Severity.MATCH, Severity.LESS_ACCURATE, Severity.INCONCLUSIVE}
+    if not severities <= passing or severities == {Severity.INCONCLUSIVE}:
+        return None
+    allowed = max((each.allowed for each in results if each.check == failed[0].check), default=0.0)
+    return float(failed[0].error / allowed) if allowed else None
 
 
 def _cast(problem: Problem, dtype: str) -> Problem:

@@ -8,7 +8,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.worker.open_target import opened
-from subject_checks import SUBJECTS
+from subject_checks import SUBJECTS, check_subject
 
 SUBJECT = f"{SUBJECTS}/float32_inside.py"
 RIGHT = ("projected", "with_weights", "by_torch", "one_head")
@@ -67,3 +67,11 @@ def test_float32_behind_a_float64_answer_is_a_finding_with_a_name(name: str) -> 
     assert Outcome.FAIL is verdict.outcome
     assert ("fail", "pass") == (dtypes(verdict)["float64"], dtypes(verdict)["float32"])
     assert ("f64-capped-at-f32", True) == (verdict.diagnosis[0].bug, verdict.diagnosis[0].confident)
+
+
+def test_digits_that_a_formula_loses_are_not_those_of_float32() -> None:
+    """Errors of some units of float64 are right by the bounds of float32 too; it is not named."""
+    verdict = check_subject("float32_inside.py:by_distances", cases=120, diagnose=True)
+    assert Outcome.FAIL is verdict.outcome
+    assert verdict.diagnosis
+    assert "f64-capped-at-f32" not in {each.bug for each in verdict.diagnosis}

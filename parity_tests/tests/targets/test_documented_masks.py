@@ -17,6 +17,8 @@ SAID = {
     "2D or 3D mask that prevents attention to certain positions": None,
     "1 hides, 0 hides": None,
     "added to the scores": None,
+    "1 for valid positions / 0 for padding": None,
+    "1 \u8868\u793a valid\uff0c0 \u8868\u793a padding": False,
 }
 
 
@@ -32,6 +34,10 @@ def test_a_value_and_what_it_does_are_read_and_nothing_else(text: str) -> None:
     entry.__doc__ = f"Attend.\n\n    mask: {text}\n    x: 1 is kept\n"
     assert documented_hides(entry, entry, "mask") is SAID[text]
     assert documented_hides(entry, entry, "other") is None
+    both = text in {"0 = mask, 1 = keep", "1 \u8868\u793a valid\uff0c0 \u8868\u793a padding"}
+    both = both or text.startswith("True where a key takes part, and")
+    said = documented_hides(entry, entry, "mask", clauses=2)
+    assert said is (SAID[text] if both else None)
 
 
 def test_a_documented_mask_is_judged_as_documented() -> None:

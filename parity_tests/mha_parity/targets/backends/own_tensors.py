@@ -75,7 +75,8 @@ def _scope(subject: object) -> dict[str, Any]:
 def _is_own(kind: type) -> bool:
     """Return whether a class is of no library, and its objects can be multiplied as matrices."""
     root = kind.__module__.partition(".")[0]
-    return root not in {"torch", "numpy", "jax", "jaxlib", "keras"} and hasattr(kind, "__matmul__")
+    multiplies = any(hasattr(kind, name) for name in ("__matmul__", "matmul", "dot"))
+    return root not in {"torch", "numpy", "jax", "jaxlib", "keras"} and multiplies
 
 
 def _held(kind: type, array: Array) -> Array | None:

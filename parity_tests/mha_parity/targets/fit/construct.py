@@ -300,11 +300,12 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     sized = any(each.default is each.empty and meanings(each.name) for each in named)
     if sized and any(each.name == config and each.default is None for each in named):
         config = ""  # of a part that is left out
-    # What is None by default may be what the constructor cannot do without: given where none can
-    # be built otherwise.
+    # What is None by default may be what the constructor cannot do without, and a number of groups
+    # may not fit the heads: given where none can be built otherwise.
     numbers = tuple((each.name, "one") for each in named if _is_optional_number(each))
     widths = tuple((each.name, "width") for each in named if _is_optional_width(each))
-    further = ((), *(each for each in (numbers, *((one,) for one in widths)) if each))
+    groups = tuple((each.name, "kv_heads") for each in named if _is_count_of_groups(each))
+    further = ((), *(each for each in (numbers, *((one,) for one in widths), groups) if each))
     for inverse, more in product((False, True) if config else (False,), further):
         for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
             if len({m for _, m in chosen if m == "heads"}) <= 1:
@@ -320,6 +321,12 @@ def _is_optional_number(parameter: inspect.Parameter) -> bool:
 def _is_optional_width(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is a width by its name, and None by default."""
     return parameter.default is None and meanings(parameter.name)[:1] == ("width",)
+
+
+def _is_count_of_groups(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is a number of key heads with a default."""
+    known = meanings(parameter.name)[:1] == ("kv_heads",)
+    return known and isinstance(parameter.default, int)
 
 
 def _is_switch(parameter: inspect.Parameter) -> bool:

@@ -48,22 +48,26 @@ _ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
 _BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
 _TYPE = re.compile(r"\bbool\w*", re.IGNORECASE)
 _FLOATS = re.compile(r"\b(float\w*|additive|added|adds|bias\w*)\b|-\s*inf", re.IGNORECASE)
-_CLAUSE = re.compile(r"[;,]\s|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s")
+# Full-width punctuation stands in documentation of East Asian languages.
+_CLAUSE = re.compile(
+    r"[;,]\s|[\uff0c\uff1b\u3001\u3002]|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s"
+)
 # The first line of what is said of a parameter: a bullet, its name, its type.
 _ENTRY = r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*\s*(?:\([^)\n]*\))?\s*[:=]"
 
 
-def documented_hides(subject: Any, entry: Any, name: str) -> bool | None:
+def documented_hides(subject: Any, entry: Any, name: str, *, clauses: int = 1) -> bool | None:
     """Return whether True of a mask hides by the documentation of a target; None if unsaid.
 
-    That of ``entry``, its call, comes first. What says both says nothing.
+    That of ``entry``, its call, comes first. What says both says nothing, nor do fewer ``clauses``:
+    what is said of 1 and of 0, in two of them, is hardly misread.
     """
     for each in (entry, subject, getattr(subject, "__init__", None)):
         text = inspect.getdoc(each) or ""
-        clauses = _CLAUSE.split(_said(text, name))
-        said = {hides for clause in clauses for hides in _meanings(clause)}
-        if len(said) == 1:
-            return said.pop()
+        found = [*map(_meanings, _CLAUSE.split(_said(text, name)))]
+        said = [hides for each in found for hides in each]
+        if len(said) >= clauses and len({*said}) == 1:
+            return said[0]
     return None
 
 
@@ -143,10 +147,11 @@ def _said(text: str, name: str) -> str:
 
 
 def _meanings(clause: str) -> Iterator[bool]:
-    """Yield whether True hides by a clause: a value, and what it does."""
-    value = _VALUE.search(clause)
-    if value is None:
+    """Yield whether True hides by a clause: a value, and what it does; of two values nothing."""
+    values = list(_VALUE.finditer(clause))
+    if len({bool(each[2]) for each in values}) != 1:
         return
+    value = values[0]
     rest = clause[: value.start()] + clause[value.end() :]
     hides, keeps = bool(_HIDES.search(rest)), bool(_KEEPS.search(rest))
     if hides == keeps:

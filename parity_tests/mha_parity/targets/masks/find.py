@@ -161,7 +161,8 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
 def _by_documentation(convention: Convention, name: str) -> MaskRequirement | None:
     """Return what a target documents of a mask, where torch's name does not say the same."""
     named = _by_torchs_name(convention, name)
-    said = documented_hides(convention.subject, convention.entry(), name)
+    clauses = 2 if named.hides is None else 1
+    said = documented_hides(convention.subject, convention.entry(), name, clauses=clauses)
     if said is None or said == named.hides:
         return None
     return MaskRequirement(said, named.shapes[:1])
