@@ -178,3 +178,9 @@ def own_rows_head_by_head(x, w_qkv, b_qkv, w_out, b_out, num_heads):
 def objects(x, c_attn, c_proj, n_head):
     """Right: a weight `w` and a bias `b` are attributes of what is passed."""
     return dicts(x, {"w": c_attn.w, "b": c_attn.b}, {"w": c_proj.w, "b": c_proj.b}, n_head)
+
+
+def heads_by_name(query_heads, key_heads, value_heads):
+    """Right: (N, L, H, D); the names are those of inputs, and no numbers of heads."""
+    rows = (each.swapaxes(1, 2) for each in (query_heads, key_heads, value_heads))
+    return attend(*rows).swapaxes(1, 2)

@@ -228,3 +228,24 @@ class OfATokenizer(Sharpens):
     def __init__(self, tokenizer, dim, heads):
         super().__init__(dim, heads)
         self.size = tokenizer.size
+
+
+class CosineAttention(nn.Module):
+    """Scores of normalised rows without a module that would name them, by a product of the two."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (
+            project(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        lengths = (q**2).sum(-1)[..., None] * (k**2).sum(-1)[..., None, :]
+        weights = (q @ k.mT / lengths.sqrt()).softmax(dim=-1)
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2))

@@ -18,7 +18,11 @@ from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.interpretation import OF_HEADS
-from mha_parity.targets.fit.refusals import refusal_without_counterpart, refuse_separate_kernels
+from mha_parity.targets.fit.refusals import (
+    refusal_without_counterpart,
+    refuse_other_kind,
+    refuse_separate_kernels,
+)
 from mha_parity.targets.fit.without_counterpart import (
     kept_parts_without_counterpart,
     parts_without_counterpart,
@@ -163,6 +167,7 @@ def _refuse_without_counterpart(bound: Convention) -> None:
         A small call runs what is called after it; the sentence names that. Or it has no scores.
 
     """
+    refuse_other_kind(bound.name)
     case = bound.trial_case().replace(head_dim=EVEN_HEAD_DIM)
     try:
         problem = make_problem(case)

@@ -18,8 +18,6 @@ from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.calls import Call
 from mha_parity.targets.conventions.fitted import Fitted
-from mha_parity.targets.fit import names
-from mha_parity.targets.fit.construct import meanings
 from mha_parity.targets.fit.names_in_code import globals_read
 from mha_parity.targets.fit.search import TRIALS, Search, attention_in_float64
 from mha_parity.worker.open_target import bind_in_process
@@ -45,6 +43,7 @@ RIGHT = {
     "functions_of_weights.py:packed": "W, Wp applied as X @ W",
     "functions_of_weights.py:lists": "Wqs, Wks, Wvs, Wp",
     "functions_of_weights.py:dicts": "c_attn, c_proj applied as X @ W",
+    "functions_of_weights.py:heads_by_name": "(N, L, H, D); `query_heads` the query",
     "functions_of_weights.py:objects": "c_attn, c_proj applied as X @ W",
     "functions_of_weights.py:keys_first": "Wk, Wq, Wv applied as X @ W",
     "functions_of_weights.py:transposed": "applied as X @ W.T",
@@ -100,6 +99,7 @@ WRONG = [
 REFUSED = {
     "without_counterpart.py:TalkingHeads": "but `talk` has no counterpart in torch's layer",
     "without_counterpart.py:Rotary": "but `freqs_cis` has no counterpart in torch's layer",
+    "without_counterpart.py:CosineAttention": "does not compute attention and is called cosine",
     "without_counterpart.py:KeptSlopes": "but `slopes` has no counterpart in torch's layer",
     "styles.py:make_attention": "but `head_dim`, `scale` are sizes and no inputs, so that it may",
     "given_weights.py:unknown_among_biases": "`W_second`, `W_third`, `n_heads` do not say which is",
@@ -268,53 +268,6 @@ def test_refusals_name_their_reason(name: str, sentence: str) -> None:
     assert sentence in str(caught.value)
     assert "an adapter that calls it, which `mha-parity adapt` begins" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("path", "parts"),
-    [
-        ("heads.0.key.weight", "k"), ("query.linear.weight", "q"), ("q_lin.weight", "q"),
-        ("W_query", "q"), ("toqueries.weight", "q"), ("c_attn.weight", "qkv"), ("W.o", "out"),
-        ("in_proj_weight", "qkv"), ("to_kv.weight", "kv"), ("kqv.weight", "kqv"),
-        ("heads.0.embeddings_to_queries_layer.weight", "q"),
-        ("_Layer__qkv.weight", "qkv"), ("query_weights_list.0", "q"),
-        ("qkv_nets.0.weight", "qkv"), ("rotary.inv_freq", ""), ("linears.3.weight", ""),
-    ],
-)  # fmt: skip
-def test_names_of_weights(path: str, parts: str) -> None:
-    """Affixes say nothing, the word between them says which projection it is."""
-    expected = ("out",) if parts == "out" else tuple(parts)
-    assert expected == names.parts(path)
-
-
-@pytest.mark.parametrize("path", ["b_q", "bias_q", "query.bias", "bq.data"])
-def test_names_of_biases(path: str) -> None:
-    """Those of a tensor of the target's own too."""
-    assert ("q",) == names.bias_parts(path)
-
-
-def test_names_that_are_alike_but_for_a_letter() -> None:
-    """q, k and v are said by three names together, whatever surrounds the letter; not by one."""
-    alike = ["Lq.0.weight", "Lk.0.weight", "Lv.0.weight", "Lo.weight", "K_rotation.1", "other"]
-    found = names.parts_by_pattern([*alike, "Lq.1.weight", "Q_rotation.0", "V_rotation.0"])
-    assert {"Lq.0.weight": ("q",), "Lq.1.weight": ("q",)}.items() <= found.items()
-    assert ("k",) == found["K_rotation.1"]
-    assert not {"Lo.weight", "other"} & found.keys()
-    assert not names.parts_by_pattern(["Lq.0.weight", "Lk.0.weight"])
-
-
-def test_names_of_constructors() -> None:
-    """Rare names of sizes have their meanings, several where they are open."""
-    read = {
-        "model_dimension": "width", "hid_dim": "width", "n_feat": "width", "d_cond": "width",
-        "emb": "width", "kv_heads": "kv_heads", "number_of_heads": "heads", "nhead": "heads",
-        "dim_head": "head_dim", "context_length": "length", "attn_pdrop": "dropout",
-        "max_T": "length", "max_tokens": "length", "n_positions": "length", "seq": "length",
-        "max_heads": "heads",
-    }  # fmt: skip
-    assert read == {name: meanings(name)[0] for name in read}
-    assert ("head_dim", "heads") == meanings("head_size")
-    assert ("head_dim", "width") == meanings("q_dim")
 
 
 def test_layers_of_one_head_may_differ() -> None:

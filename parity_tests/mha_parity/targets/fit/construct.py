@@ -37,7 +37,8 @@ _OF_PROJECTIONS = (
 # The first pattern found in a name (lower case) says what the argument may mean, likeliest first.
 _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
-    (r"^(rng|generator|random_state)$|^((rnd|rng|prng|random|init)_?)?key$", ("random", "width")),
+    ((r"^(rng|generator|random_state)$|^((rnd|rng|prng|random|init|jax)_?)?key$"),
+     ("random", "width")),
     (r"idx|index|axis", ("zero",)),
     ((r"temperature|^temp$|^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"
       r"|^norm_fact(or)?$"), ("root", "inverse_root")),

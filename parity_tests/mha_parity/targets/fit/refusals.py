@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -272,6 +273,32 @@ def refusal_without_counterpart(name: str, offenders: Sequence[str], inner: str 
     verb = "has" if len(offenders) == 1 else "have"
     remedy = f"judge its {inner}, alone" if inner else "judge it without"
     return f"got {name}, but {said} {verb} no counterpart in torch's layer; {remedy}, or {ADAPTER}."
+
+
+# What attentions are called that have no softmax of scaled products of queries and keys.
+_OTHER_KINDS = re.compile(
+    r"(linear|performer|linformer|nystrom|cosine|additive|bahdanau|sigmoid|fourier)_?(\w*_)?att"
+    r"|^(performer|linformer|nystromformer|fnet)"
+)
+
+
+def refuse_other_kind(name: str) -> None:
+    """Refuse what departs from attention, and is called another kind of it.
+
+    Raises
+    ------
+    TargetError
+        The name says so.
+
+    """
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(":")[2]).lower()
+    if found := _OTHER_KINDS.search(plain):
+        kind = found[1] or found[3]
+        raise TargetError(
+            f"got {name}, which does not compute attention and is called {kind}: that kind of it "
+            f"has no counterpart in torch's layer; take softmax(q k^T / sqrt(head_dim)), or "
+            f"{ADAPTER}."
+        )
 
 
 def refusal_nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> str:

@@ -39,6 +39,7 @@ _KEY = re.compile(r"^(x_?)?(k|keys?)$")
 _LAST_QUERY = re.compile(r"(^|_)(q|query|queries)$")
 _LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
 _HEADS = re.compile(r"head|^n?h$|^nh")
+_INPUT_HEADS = re.compile(r"^(query|key|value)_heads$")
 # What a dictionary of all weights is called.
 PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
@@ -97,6 +98,12 @@ class ParameterAssignment:
     def rows(self) -> tuple[str, ...]:
         """Which of query, key and value are arguments of their own."""
         return tuple(dict.fromkeys(role for _, role in self.inputs))
+
+
+def _is_input_of_heads(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is an input with an axis of heads: `query_heads` of no int."""
+    given = parameter.default is parameter.empty and parameter.annotation not in {int, "int"}
+    return given and bool(_INPUT_HEADS.search(parameter.name.lower()))
 
 
 def inputs_of_call(call: Any, *, skip_self: bool = False) -> tuple[tuple[str, str], ...]:
@@ -204,7 +211,7 @@ def function_roles(
         if params.name != MATRIX:
             return
     required = [p for p in named if p.default is p.empty]
-    of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS]
+    of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS and not _is_input_of_heads(p)]
     number = next((p for p in named if p not in of_keys and _counts_heads(p)), None)
     sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number] + of_keys
     weighed = [p for p in required if weight_parts(p.name) and p not in sized]
@@ -259,6 +266,8 @@ def is_no_input(parameter: inspect.Parameter) -> bool:
 def _counts_heads(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is the number of heads, by its name or its annotation."""
     name = parameter.name.lower()
+    if _is_input_of_heads(parameter):
+        return False
     if _HEADS.search(name) and not re.search(r"dim|size|mask|weight", name):
         return parameter.default is parameter.empty or isinstance(parameter.default, int)
     return parameter.default is parameter.empty and parameter.annotation in {int, "int"}
