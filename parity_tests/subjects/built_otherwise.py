@@ -261,3 +261,29 @@ class GroupsByDefaultTwice(GroupsByDefault):
     """Wrong: twice the scores."""
 
     step = 2
+
+
+class BuiltForTraining(nn.Module):
+    """Right: it drops weights where it is built for training, as it is by default."""
+
+    def __init__(self, embed_dim, num_heads, training=True, dropout=0.0):
+        super().__init__()
+        self.num_heads, self.drops, self.rate = num_heads, training, dropout
+        self.qkv, self.proj = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (
+            rows.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for rows in self.qkv(x).chunk(3, -1)
+        )
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1)
+        weights = nn.functional.dropout(weights, self.rate, training=self.drops)
+        return self.proj((weights @ v).transpose(1, 2).flatten(2))
+
+
+class BuiltForEither(BuiltForTraining):
+    """Wrong: it drops weights always."""
+
+    def __init__(self, embed_dim, num_heads, training=True, dropout=0.0):
+        super().__init__(embed_dim, num_heads, True, dropout)

@@ -20,6 +20,7 @@ judged = checks_of("built_otherwise.py", cases=24, dtypes=("float64",))
         ("OfPatches", "it takes one length alone: for each call it was built for that less 1."),
         ("FromGenerator", "W_q, W_k, W_v, W_o applied as X @ W"),
         ("OfMangledConfig", "`mask`: True or 1 hides, as in torch"),
+        ("BuiltForTraining", "qkv, proj as Linears"),
         ("GroupsByDefault", "W_Q, W_K, W_V, W_O as Linears"),
         ("WidthMayBeNone", "`q` the query, `h` the key and value"),
     ],
@@ -43,6 +44,7 @@ def test_right_ones_pass(name: str, said: str) -> None:
         "OfMangledConfigUnscaled",
         "WidthMayBeNoneShifted",
         "GroupsByDefaultTwice",
+        "BuiltForEither",
     ],
 )
 def test_wrong_ones_fail(name: str) -> None:

@@ -14,6 +14,7 @@ from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.names import ROWS, is_weight, parts
 from mha_parity.targets.fit.names_in_code import globals_read
+from mha_parity.targets.parameters import modes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,8 @@ def new_layer(
 ) -> Any:
     """Return a layer of these sizes made by ``construct``, whose parameters are ``named``.
 
+    One that is built for training or evaluation is built for evaluation.
+
     Raises
     ------
     CandidateError
@@ -42,7 +45,7 @@ def new_layer(
 
     """
     with target_errors(), offline(), with_globals(kind, dict(globals_read(kind)), sizes):
-        given = construction.arguments(sizes)
+        given = construction.arguments(sizes) | modes_of(named, training=False)
         own = {p.name for p in named}
         for name, value in more.items():  # a switch may be one of the configuration
             if construction.config and name not in own:
