@@ -202,7 +202,7 @@ class OfMangledConfigUnscaled(OfMangledConfig):
 class WidthMayBeNone(nn.Module):
     """Right: one of two widths that are None by default is needed; `h` is the keys, if it is passed."""
 
-    shift = 0.0
+    root = 0.5
 
     def __init__(self, n_heads, input_dim, embed_dim=None, val_dim=None):
         super().__init__()
@@ -217,17 +217,17 @@ class WidthMayBeNone(nn.Module):
 
     def forward(self, q, h=None):
         """Return (N, L, E)."""
-        h = q if h is None else h + self.shift
+        h = q if h is None else h
         rows = zip((q, h, h), (self.W_query, self.W_key, self.W_val), strict=True)
         q, k, v = (torch.einsum("nle,hed->nhld", x, w) for x, w in rows)
-        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1)
+        weights = (q @ k.mT / q.shape[-1] ** self.root).softmax(dim=-1)
         return torch.einsum("nhld,hde->nle", weights @ v, self.W_out)
 
 
-class WidthMayBeNoneShifted(WidthMayBeNone):
-    """Wrong: the keys are shifted where they are passed."""
+class WidthMayBeNoneUnscaled(WidthMayBeNone):
+    """Wrong: the scores are not scaled."""
 
-    shift = 0.5
+    root = 0.0
 
 
 class GroupsByDefault(nn.Module):

@@ -119,6 +119,10 @@ class Convention(ABC):
         """Return the function whose parameters are those of the call; a class's takes ``self``."""
         return forward(self.subject) if isinstance(self.subject, type) else self.subject
 
+    def built_modes(self) -> dict[str, bool]:
+        """Return what the parameters of a constructor get that say it is built for evaluation."""
+        return parameters.modes_of(self._named[0], training=False)
+
     def modes(self, *, training: bool) -> dict[str, bool]:
         """Return what the parameters of a call get that say whether it is made in training."""
         return parameters.modes_of(self._named[1], training=training)

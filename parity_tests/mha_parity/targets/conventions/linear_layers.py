@@ -282,7 +282,7 @@ class LinearModule(OptionalInputs):
     def _new(self, problem: Problem, sizes: LayerSizes) -> Any:
         usual = {"batch_first", "dtype", "device"} & self._made.named
         options = {k: v for k, v in self._shape(problem, sizes.dropout) if k in usual}
-        options |= self.switches(problem)
+        options |= self.built_modes() | self.switches(problem)
         module = build_layer(self.subject, sizes, self.construct, **options)
         if self.library.name == "torch" and not {"dtype", "device"} <= set(options):
             module = self._moved(module, problem)
