@@ -137,9 +137,15 @@ def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
                 if not error.name or error.name in sys.modules:
                     raise
                 _provide(error.name, path)
-                for name in set(sys.modules) - known:  # half imported
-                    if _root(name) == error.name or _is_of_package(name, path):
-                        del sys.modules[name]
+                found = set(sys.modules) - known
+                half_imported = [
+                    name
+                    for name in found
+                    if _root(name) == error.name or _is_of_package(name, path)
+                ]
+                # A package without `__init__.py` asks its parent for its path: none is gone yet.
+                for name in half_imported:
+                    del sys.modules[name]
         return run()
 
 

@@ -187,6 +187,18 @@ def test_relative_imports_of_an_imported_file_lead_to_its_package(tmp_path: Path
     assert 3 == load.load(f"{layers / 'attend.py'}:f")()
 
 
+@pytest.mark.parametrize("missing", ["not_there_at_all", "neither_is_this"])
+def test_packages_that_were_half_imported_are_imported_again(tmp_path: Path, missing: str) -> None:
+    """Folders without an `__init__.py`, one in another: kills the first gone before the second."""
+    inner = tmp_path / f"half_{missing}" / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "dense.py").write_text(f"import {missing}\nN = 3\n", encoding="utf-8")
+    name = f"half_{missing}.a.b.dense"
+    file = inner.parent / "attend.py"
+    file.write_text(f"from {name} import N\ndef f(): return N\n", encoding="utf-8")
+    assert 3 == load.load(f"{file}:f")()
+
+
 def test_absolute_imports_are_found_in_a_folder_above(tmp_path: Path) -> None:
     """As if the target had been started from its repository's root."""
     tree(tmp_path, {
