@@ -9,12 +9,12 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.targets.backends.list_arrays import of_lists
 from subject_checks import checks_of
 
-judged = checks_of("python_lists.py", cases=40)
+judged = checks_of("python_lists.py", cases=24)
 
 
 def test_a_function_of_lists_is_judged_with_its_masks_and_weights() -> None:
     """In float64, the one dtype that Python's numbers have."""
-    verdict = judged("attention")
+    verdict = judged("attention", cases=40)
     assert Outcome.PASS is verdict.outcome, verdict.sentence
     rows = {(row.axis, row.value) for row in verdict.features if row.cases}
     assert ("dtype", "float64") in rows
