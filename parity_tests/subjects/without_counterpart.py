@@ -242,10 +242,7 @@ class CosineAttention(nn.Module):
 
     def forward(self, x):
         """Return (N, L, E)."""
-        q, k, v = (
-            project(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for project in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        q, k, v = (split(p(x), self.num_heads) for p in (self.q_proj, self.k_proj, self.v_proj))
         lengths = (q**2).sum(-1)[..., None] * (k**2).sum(-1)[..., None, :]
         weights = (q @ k.mT / lengths.sqrt()).softmax(dim=-1)
-        return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+        return self.out_proj(merge(weights @ v))

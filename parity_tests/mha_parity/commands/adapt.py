@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from contextlib import redirect_stdout
 
 from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.targets import backends
+from mha_parity.targets.backends.list_arrays import ListArrays
 from mha_parity.targets.backends.own_tensors import OwnTensors
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import adapter_source
+from mha_parity.targets.fit.weights import ATTRIBUTES
 from mha_parity.targets.load import load
 
 
@@ -40,8 +43,19 @@ def _not_written(bound: Fitted) -> str:
     """Return why the lines that call a recognised target are left to its author; "" if not."""
     if isinstance(bound.library, OwnTensors):
         return "it takes tensors of its own, which an adapter makes and reads"
+    if isinstance(bound.library, ListArrays):
+        return "it takes Python's lists, which an adapter makes and reads"
+    if _reads_attributes(bound):
+        return "its weights are attributes of objects, which an adapter makes"
     if bound.how.projection in PROJECTIONS:
         return "each head projects its own channels, and weights of E x E do not fill them"
     if bound.how.full_width:
         return "its heads are as wide as the input, and weights of E x E do not fill them"
     return ""
+
+
+def _reads_attributes(bound: Fitted) -> bool:
+    """Return whether a function that gets weight and bias together reads them as attributes."""
+    together = any(given.container == "dict" for _, given in bound.how.roles.single_weights)
+    code = getattr(inspect.unwrap(bound.subject), "__code__", None) if together else None
+    return code is not None and bool(ATTRIBUTES & {*code.co_names})

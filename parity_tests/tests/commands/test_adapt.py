@@ -88,6 +88,8 @@ def test_a_wrong_target_stays_wrong_behind_it() -> None:
         ("full_width.py:ListOfWideHeads", "heads are as wide as the input"),
         ("own_channels.py:OneForAll", "each head projects its own channels"),
         ("own_tensors.py:OfTensors", "it takes tensors of its own"),
+        ("python_lists.py:attention", "it takes Python's lists"),
+        ("functions_of_weights.py:objects", "its weights are attributes of objects"),
     ],
 )
 def test_what_the_harness_fills_in_a_way_of_its_own_is_left_to_the_author(

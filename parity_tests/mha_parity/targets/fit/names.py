@@ -48,6 +48,11 @@ _WHOLES = tuple("".join(order) for order in permutations(ROWS))
 WHOLE = frozenset({"cattn"})  # words whose affixes belong to them
 
 
+def snake_case(name: str) -> str:
+    """Return a name in lower case, with an underscore between the words of `CamelCase`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
 def plain(name: str) -> str:
     """Return a name in lower case, without digits, underscores and `_t`: that it is transposed.
 

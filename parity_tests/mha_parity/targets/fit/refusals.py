@@ -291,8 +291,7 @@ def refuse_other_kind(name: str) -> None:
         The name says so.
 
     """
-    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(":")[2]).lower()
-    if found := _OTHER_KINDS.search(plain):
+    if found := _OTHER_KINDS.search(names.snake_case(name.rpartition(":")[2])):
         kind = found[1] or found[3]
         raise TargetError(
             f"got {name}, which does not compute attention and is called {kind}: that kind of it "

@@ -106,12 +106,16 @@ class Slot:
         return rows.T if self.axes[0] == "e" else rows
 
 
+# What objects that hold a weight and a bias call the weight.
+ATTRIBUTES = frozenset({"w", "W", "weight", "kernel"})
+
+
 class WeightAndBias(dict[str, Any]):
     """Both of one projection by their names, and as attributes of any usual name."""
 
     def __getattr__(self, name: str) -> Any:
         """Return the weight, the first entry, or the bias, the last one."""
-        if name in {"w", "W", "weight", "kernel"}:
+        if name in ATTRIBUTES:
             return next(iter(self.values()))
         if name in {"b", "bias"}:
             return next(reversed(self.values()))

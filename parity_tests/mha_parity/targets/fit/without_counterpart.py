@@ -16,6 +16,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.profiler import profiling
 from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.fit.names import snake_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -91,7 +92,7 @@ def _watching(
             held = frame.f_locals.items() if _is_own(frame) else ()
             arrays = [(n, each) for n, each in held if hasattr(each, "dtype")]
             for name, each in (*arrays, (frame.f_code.co_name, value)):
-                if not _NORMS.search(_plain(name)) or _has_equal_norms(each):
+                if not _NORMS.search(snake_case(name)) or _has_equal_norms(each):
                     seen.setdefault(name)
 
     return watch
@@ -119,7 +120,7 @@ def _keep_call(frame: FrameType, seen: dict[str, None], modules: dict[int, str])
         seen.setdefault(path)
         if _is_named(type(layer).__name__) and not _is_named(path):
             seen.setdefault(type(layer).__name__)
-    elif (_is_own(frame) or _is_called_by_own(frame)) and not _NORMS.search(_plain(name)):
+    elif (_is_own(frame) or _is_called_by_own(frame)) and not _NORMS.search(snake_case(name)):
         seen.setdefault(name)
 
 
@@ -132,8 +133,4 @@ def _is_called_by_own(frame: FrameType) -> bool:
 
 
 def _is_named(name: str) -> bool:
-    return bool(_NAMES.search(_plain(name)) or _NORMS.search(_plain(name)))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return bool(_NAMES.search(snake_case(name)) or _NORMS.search(snake_case(name)))
