@@ -14,7 +14,11 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import adapter_source
 from mha_parity.targets.fit.weights import ATTRIBUTES
+from mha_parity.targets.functional_modules import HoldsParameters
 from mha_parity.targets.load import load
+
+MADE_BY_A_CALL = "its parameters are made by a first call, and passed with each, by its library"
+UNFILLED = "and weights of E x E do not fill them"
 
 
 def source_of_adapter(target: str) -> str:
@@ -41,17 +45,21 @@ def source_of_adapter(target: str) -> str:
 
 def _not_written(bound: Fitted) -> str:
     """Return why the lines that call a recognised target are left to its author; "" if not."""
-    if isinstance(bound.library, OwnTensors):
-        return "it takes tensors of its own, which an adapter makes and reads"
-    if isinstance(bound.library, ListArrays):
-        return "it takes Python's lists, which an adapter makes and reads"
-    if _reads_attributes(bound):
-        return "its weights are attributes of objects, which an adapter makes"
-    if bound.how.projection in PROJECTIONS:
-        return "each head projects its own channels, and weights of E x E do not fill them"
-    if bound.how.full_width:
-        return "its heads are as wide as the input, and weights of E x E do not fill them"
-    return ""
+    subject = bound.subject
+    by_library = isinstance(subject, type) and issubclass(subject, HoldsParameters)
+    reasons = {
+        MADE_BY_A_CALL: by_library,
+        "it takes tensors of its own, which an adapter makes and reads": isinstance(
+            bound.library, OwnTensors
+        ),
+        "it takes Python's lists, which an adapter makes and reads": isinstance(
+            bound.library, ListArrays
+        ),
+        "its weights are attributes of objects, which an adapter makes": _reads_attributes(bound),
+        f"each head projects its own channels, {UNFILLED}": bound.how.projection in PROJECTIONS,
+        f"its heads are as wide as the input, {UNFILLED}": bound.how.full_width,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _reads_attributes(bound: Fitted) -> bool:

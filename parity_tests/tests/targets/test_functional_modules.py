@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from mha_parity.commands.adapt import source_of_adapter
 from mha_parity.core.candidate import TargetError
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -52,3 +53,12 @@ def test_a_norm_within_is_named() -> None:
     """One of projected rows has no counterpart."""
     with pytest.raises(TargetError, match=r"`params\.norm`.* no counterpart"):
         bind(load.load(f"{FILE}:NormedInside"))
+
+
+@pytest.mark.parametrize("name", ["SetUp", "Normed", "OfHaiku"])
+def test_an_adapter_of_a_module_is_left_to_its_author(name: str) -> None:
+    """No line sets parameters that its library makes, nor takes a norm out of it."""
+    source = source_of_adapter(f"{FILE}:{name}")
+    assert "its parameters are made by a first call" in source
+    assert "raise NotImplementedError" in source
+    assert "set_submodule" not in source
