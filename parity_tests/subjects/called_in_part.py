@@ -99,12 +99,40 @@ class HidesTheFuture(LeaksTheFuture):
 class OtherCausalMask(HidesTheFuture):
     """Right: causal by itself, unless a mask is given for that. custom_causal_mask: 1 keeps, (L, S)."""
 
+    behind = 0
+
     def forward(self, x, custom_causal_mask=None):
         """Return (N, L, E)."""
+        seen = torch.ones(x.shape[1], x.shape[1]).tril(self.behind)
+        return self.attended(x, seen if custom_causal_mask is None else custom_causal_mask)
+
+    def attended(self, x, seen):
+        """Return (N, L, E) of the keys that are seen."""
         q, k, v = (split(each, self.heads) for each in self.qkv(x).chunk(3, -1))
-        seen = torch.ones(x.shape[1], x.shape[1]).tril()
-        seen = seen if custom_causal_mask is None else custom_causal_mask
         return self.out(attend(q, k, v, mask=seen == 0).transpose(1, 2).flatten(2))
+
+
+class OtherCausalMaskLate(OtherCausalMask):
+    """Wrong: its own rule shows one key too many, and that of its mask is right."""
+
+    behind = 1
+
+
+class OtherCausalMaskWidened(OtherCausalMask):
+    """Wrong: a mask hides the diagonal of later rows too, and its own rule is right."""
+
+    def attended(self, x, seen):
+        """Return (N, L, E) of the keys that are seen."""
+        own = torch.ones(x.shape[1], x.shape[1]).tril()
+        return super().attended(x, seen if (seen == own).all() else seen * (1 - torch.eye(len(seen))))
+
+
+class PaddingLiftsTheRule(OtherCausalMask):
+    """Wrong: causal by itself, and not where keys are padded. mask: 1 keeps, (N, S)."""
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E)."""
+        return super().forward(x, None if mask is None else mask[:, None, None, :])
 
 
 class InferenceBySwitch(HidesTheFuture):

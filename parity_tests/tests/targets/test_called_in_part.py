@@ -35,11 +35,25 @@ def test_what_hides_nearly_all_of_the_future_is_asked_as_causal() -> None:
     assert "hidden keys get -20.72 added to their score, not -inf" == found.title
 
 
-def test_a_mask_in_place_of_the_causal_rule_is_not_asked_beside_it() -> None:
-    """Its name says so, and one that hides nothing lifts the rule: the run is inconclusive."""
+def test_a_mask_in_place_of_the_causal_rule_is_passed_in_half_of_the_causal_cases() -> None:
+    """One that hides nothing lifts the rule, so that the target is judged without it as well."""
     verdict = judged("OtherCausalMask")
-    assert (Outcome.INCONCLUSIVE, 0) == (verdict.outcome, verdict.failed)
-    assert "`custom_causal_mask` lifts the causal rule" in verdict.sentence
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
+    bound = bind(load_subject("called_in_part.py:OtherCausalMask"))
+    assert "`custom_causal_mask` is passed in place of the causal rule" in " ".join(bound.remarks)
+    asked = {row.value for row in verdict.features if row.axis == "attn" and row.cases}
+    assert {"none", "bool2d", "causal"} <= asked
+
+
+@pytest.mark.parametrize("name", ["OtherCausalMaskLate", "OtherCausalMaskWidened"])
+def test_a_mask_in_place_of_the_causal_rule_and_the_rule_are_both_judged(name: str) -> None:
+    """Of either a wrong one fails, with the other right."""
+    assert Outcome.FAIL == judged(name).outcome
+
+
+def test_a_mask_of_padding_does_not_stand_for_the_causal_rule() -> None:
+    """It cannot say the rule: that it lifts it is a fault of the target."""
+    assert Outcome.FAIL == judged("PaddingLiftsTheRule").outcome
 
 
 def test_own_tensors_are_passed_and_read() -> None:

@@ -261,6 +261,11 @@ def unmasked_weights(problem: Problem) -> Array:
     return softmax(scores)
 
 
+def is_causal(weights: Array) -> bool:
+    """Return whether weights (N, H, L, S) leave out each key behind its query."""
+    return bool((np.triu(np.abs(np.nan_to_num(weights)), k=1) < SILENT).all())
+
+
 def log_ratio(masked: Array, plain: Array) -> Array:
     """Return the logarithm of the ratio of weights, 0 where one is NaN, within +-FARTHEST."""
     with np.errstate(invalid="ignore"):

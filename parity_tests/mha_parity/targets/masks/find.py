@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 MANY = 4  # shapes that a sentence names
 READ_WITH = {"self": "read in self-attention alone", "cross": "read with further keys alone"}
+IN_PLACE = "is passed in place of the causal rule that the target has without it."
 NO_ROW_LEFT = "of one sample without visible keys no row is left to compare"
 INTEGERS_UNLIKE = (
     "integers of 0 and 1, which its documentation allows, hide other keys than the same booleans"
@@ -247,8 +248,11 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
             convention.reasons["layout", layout] = f"with masks it is not understood: {reason}"
     _leave_out_raising(convention, by_layout)
     taken = [each for found in by_layout.values() for one in found for each in one.taken]
-    if any(each.kind == SWITCH for each in taken):
+    replaced = [each for found in by_layout.values() for each in found if each.replaces_causal]
+    if replaced or any(each.kind == SWITCH for each in taken):
         convention.hides_future = False
+    said = (f"`{each.parameter.name}` {IN_PLACE}" for each in replaced)
+    convention.remarks = (*convention.remarks, *dict.fromkeys(said))
     exclusive = exclusive_pairs(convention, by_layout)
     enabling = enabling_pairs(convention, by_layout)
     read = dict.fromkeys(_floats_not_added(convention, by_layout))

@@ -220,7 +220,8 @@ class MaskSearchResult:
     ``short``: the shapes that a short call takes, while a longer one raises. ``integers_unlike``:
     whether a mask of 0 and 1, which is promised, hides other keys than the same one of booleans.
     ``raises``: each shape that is taken raises at other lengths. ``inputs``: the kind of inputs,
-    "self" or "cross", with which alone it is read.
+    "self" or "cross", with which alone it is read. ``replaces_causal``: a target that is causal by
+    itself is not where the mask is passed.
     """
 
     parameter: Parameter
@@ -231,6 +232,7 @@ class MaskSearchResult:
     integers_unlike: bool = False
     raises: bool = False
     inputs: str = ""
+    replaces_causal: bool = False
 
 
 def length_shapes(layout: str) -> tuple[Axes, ...]:

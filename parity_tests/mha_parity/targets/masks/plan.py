@@ -128,10 +128,19 @@ class MaskPlan:
 
     def _ways(self, problem: Problem) -> Iterator[dict[str, MaskArgument]]:
         """Yield every way of passing the masks of a problem, each in one parameter or joined."""
-        parts = mask_contents(problem, causal_inside=self.causal_inside)
         kind = "self" if problem.case.inputs == "self" else "cross"
         known = self.by_layout.get(problem.case.layout, ())
         found = [each for each in known if each.taken and each.inputs in {"", kind}]
+        yield from self._ways_with(found, problem, causal_inside=self.causal_inside)
+        others = [each for each in found if not each.replaces_causal]
+        if len(others) < len(found) and problem.is_causal:
+            yield from self._ways_with(others, problem, causal_inside=True)
+
+    def _ways_with(
+        self, found: list[MaskSearchResult], problem: Problem, *, causal_inside: bool
+    ) -> Iterator[dict[str, MaskArgument]]:
+        """Yield every way of passing the masks of a problem in some of the parameters."""
+        parts = mask_contents(problem, causal_inside=causal_inside)
         named = {each.parameter.key: each for each in found}
         whole = list(_together(parts))
         groups = [parts, whole] if whole else [parts]
@@ -261,4 +270,4 @@ def _fits_two_readings(way: Mapping[str, MaskArgument], problem: Problem) -> boo
 def _is_needed(found: MaskSearchResult) -> bool:
     """Whether the parameter is passed though nothing is to be hidden."""
     switch = any(taken.kind == SWITCH for taken in found.taken)
-    return switch or found.parameter.required
+    return switch or found.parameter.required or found.replaces_causal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.masks.experiment import SILENT
+from mha_parity.targets.masks.experiment import SILENT, is_causal
 from mha_parity.targets.masks.mask_format import LENGTHS, SWITCH, MaskContent
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
 LONG = (131, 137)  # (L, S) beyond what is done at once in tiles of 128
 # Fewer queries and keys than heads and samples, so that a slice of the first L cuts those.
 FEW, SAMPLES = 2, 3
-LIFTS = "lifts the causal rule that the target has by itself, and torch's masks add to one"
 
 
 def undisturbed(
@@ -29,8 +28,8 @@ def undisturbed(
     """Return what is taken without shapes in which a mask that hides nothing changes the answer.
 
     An axis too many is broadcast to scores of more axes, whose heads are then merged amiss. A shape
-    that is promised stays, and so do all where each changes the answer: the cases show it. But a
-    causal mask by its name may stand in for the causal rule that a target has by itself.
+    that is promised stays, and so do all where each changes the answer: the cases show it. But one
+    with an axis of queries may stand in for the causal rule that a target has without it.
     """
     nothing = MaskContent(np.zeros(experiment.shape, dtype=bool))
 
@@ -49,12 +48,27 @@ def undisturbed(
     masks = [each for each in found.taken if each.kind not in {SWITCH, LENGTHS}]
     changing = [each for each in masks if each.axes not in promised and changes(each)]
     if len(changing) == len(masks):
-        name = found.parameter.name
-        in_its_place = experiment.convention.hides_future and "causal" in name.lower()
-        if masks and in_its_place:
-            return replace(found, taken=(), reason=f"`{name}` {LIFTS}")
-        return found
+        replaces = [each for each in masks if _replaces_causal_rule(experiment, found, each)]
+        return replace(found, taken=tuple(replaces), replaces_causal=True) if replaces else found
     return replace(found, taken=tuple(each for each in found.taken if each not in changing))
+
+
+def _replaces_causal_rule(
+    experiment: MaskExperiment, found: MaskSearchResult, taken: MaskFormat
+) -> bool:
+    """Return whether a mask that hides nothing lifts the target's own rule, and could have said it.
+
+    A mask of padding alone cannot: that it lifts the rule is for the judge.
+    """
+    if "L" not in taken.axes or not is_causal(experiment.plain):
+        return False
+    nothing = MaskContent(np.zeros(experiment.shape, dtype=bool))
+    value = taken.value(nothing, experiment.problem.dtype)
+    try:
+        shown = experiment.weights({found.parameter.key: value})
+    except CandidateError:
+        return False
+    return not is_causal(shown)
 
 
 def of_all_lengths(

@@ -9,13 +9,12 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
-from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
+from mha_parity.targets.masks.experiment import MaskExperiment, is_causal, mask_problem, weights_shown
 from mha_parity.targets.masks.mask_format import SWITCH, MaskContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.core.arrays import Array
     from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.masks.mask_format import MaskSearchResult
 
@@ -73,7 +72,7 @@ def exclusive_pairs(
             if switch.parameter.default == str(switch.taken[0].hides):
                 both = weights_shown(problem, answers[0].output)
                 alone = MaskExperiment.of(convention, layout, square=True).plain
-                if _is_causal(alone) and not _is_causal(both):
+                if is_causal(alone) and not is_causal(both):
                     name, other = switch.parameter.name, mask.parameter.name
                     found[keys] = f"`{name}` hides nothing where `{other}` is passed."
     convention.remarks = (*convention.remarks, *found.values())
@@ -127,8 +126,3 @@ def _switches_and_masks(
     switches = [each for each in taken if each.taken[0].kind == SWITCH]
     masks = [each for each in taken if each not in switches]
     yield from itertools.product(switches, masks)
-
-
-def _is_causal(weights: Array) -> bool:
-    """Return whether weights (N, H, L, S) leave out each key behind its query."""
-    return not np.triu(np.nan_to_num(weights), k=1).any()
