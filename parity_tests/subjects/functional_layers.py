@@ -39,6 +39,22 @@ class CompactTwice(Compact):
     factor = 2.0
 
 
+class OfKey(Compact):
+    """Is called with a key of random numbers, which is no key of an attention."""
+
+    @flax.linen.compact
+    def __call__(self, x, key, deterministic):
+        """Return (N, L, E)."""
+        jax.random.split(key)
+        return super().__call__(x, deterministic)
+
+
+class OfKeyTwice(OfKey):
+    """Takes the scores twice."""
+
+    factor = 2.0
+
+
 class SetUp(flax.linen.Module):
     """Names its Dense layers in ``setup``."""
 

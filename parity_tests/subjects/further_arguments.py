@@ -186,3 +186,26 @@ class PrivateNamesUnmoved(PrivateNames):
     def heads(self, rows):
         """Return (N, H, L, D) of mixed positions and heads."""
         return rows.reshape(len(rows), self.num_heads, rows.shape[1], -1)
+
+
+class Drawing(_Layer):
+    """Right: draws what is dropped out from a generator that every call requires."""
+
+    scale = None
+
+    def forward(self, x, rng):
+        """Return (N, L, E)."""
+        kept = torch.from_numpy(rng.random(x.shape[:2]) >= 0).to(x)[:, None, :, None]
+        q, k, v = (self.heads(linear(x)) for linear in (self.q, self.k, self.v))
+        return self.joined(attend(q, k, v, scale=self.scale) * kept)
+
+
+class DrawingUnscaled(Drawing):
+    """Wrong: its scores are not scaled."""
+
+    scale = 1.0
+
+
+def drawn_rows(q, k, v, rng):
+    """Right: one head, of a generator that every call requires."""
+    return attend(q, k, v) * torch.from_numpy(rng.random(q.shape[:2]) >= 0).to(q)[..., None]

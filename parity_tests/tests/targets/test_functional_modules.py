@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", ["Compact", "SetUp", "OfHaiku"])
+@pytest.mark.parametrize("name", ["Compact", "OfKey", "SetUp", "OfHaiku"])
 def test_right_ones_pass(name: str) -> None:
     """Weights that a first call makes are replaced by those of the problem."""
     verdict = judged(name)
@@ -36,7 +36,7 @@ def test_right_ones_pass(name: str) -> None:
     assert [each for each in verdict.notes if each.startswith("called with params.")]
 
 
-@pytest.mark.parametrize("name", ["CompactTwice", "OfHaikuTwice"])
+@pytest.mark.parametrize("name", ["CompactTwice", "OfHaikuTwice", "OfKeyTwice"])
 def test_wrong_ones_fail(name: str) -> None:
     """Doubled scores are seen."""
     assert judged(name).failed

@@ -12,11 +12,12 @@ judged = checks_of("further_arguments.py", cases=32, dtypes=("float64",))
 
 RIGHT = (
     "OfMap", "SharedPair", "MaskFlag", "SamplesLast", "channels_of_heads", "Columns",
-    "PrivateNames",
+    "PrivateNames", "Drawing", "drawn_rows",
 )  # fmt: skip
 WRONG = (
     "OfMapUnscaled", "ContextUnread", "MaskFlagUnscaled", "SamplesLastKeepsFirst",
     "channels_of_heads_by_heads", "ColumnsUnscaled", "PrivateNamesUnmoved",
+    "DrawingUnscaled",
 )  # fmt: skip
 
 
@@ -27,6 +28,7 @@ def test_right_ones_hold(name: str) -> None:
 
     A switch that leaves a mask unread is no causal rule, and a mask may have its samples last.
     Heads may be (N, D, H, L), and rows in a table of columns; a private name says what it projects.
+    A source of random numbers is no input.
     """
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict.sentence

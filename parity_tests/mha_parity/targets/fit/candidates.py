@@ -142,14 +142,17 @@ class Layers:
             if self.offenders or not found:
                 self._find_inner(layer, leaves, heads)
             norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
-            masked = list(call_roles.with_optional_masks(named))
+            rest = [
+                *call_roles.with_optional_masks(named),
+                *call_roles.with_random_keys(named),
+            ]  # tried where no other call is answered
             answers = False
             for roles, (layout, arrangement), slots in itertools.product(
-                [*call_roles.of_layer(named), *masked],
+                [*call_roles.of_layer(named), *rest],
                 _layouts(kept, projected=projected, full_width=kind == FULL_WIDTH),
                 found,
             ):
-                if (answers and roles in masked) or (not answers and arrangement == "first_row"):
+                if (answers and roles in rest) or (not answers and arrangement == "first_row"):
                     continue
                 if arrangement in OF_ONE_INPUT and len(roles.inputs) > 1:
                     continue

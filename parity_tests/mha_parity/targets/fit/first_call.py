@@ -12,7 +12,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit.roles import of_layer
+from mha_parity.targets.fit.roles import of_layer, with_random_keys
 from mha_parity.targets.parameters import modes_of
 
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ def make_parameters(layer: Any, sizes: LayerSizes) -> None:
     raised: list[CandidateError] = []
     # What went through for one layer of a class does for another: tracing calls takes long.
     went_through = type(layer).first_calls
-    calls = product(SHAPES, of_layer(named))
+    calls = product(SHAPES, [*of_layer(named), *with_random_keys(named)])
     for shape, roles in (*went_through, *(each for each in calls if each not in went_through)):
         rows = np.zeros((*shape, sizes.width), np.float32)
         extents = {"N": N, "H": sizes.heads, "L": L, "S": L}
         values: dict[str, Any] = {name: rows for name, _ in roles.inputs}
         values |= {name: roles.hiding_nothing(extents, np.float32) for name in roles.none}
         values |= {**dict.fromkeys(roles.lengths, L), **dict.fromkeys(roles.ones, 1)}
+        values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
         values |= modes_of(named, training=False)
         try:
             with target_errors():

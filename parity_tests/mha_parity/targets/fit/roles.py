@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ _HEADS = re.compile(r"head|^n?h$|^nh")
 _INPUT_HEADS = re.compile(r"^(query|key|value)_heads$")
 # What a dictionary of all weights is called.
 PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
+RANDOM = "random"  # what a source of random numbers means
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 
 
@@ -142,6 +144,10 @@ def is_key(name: str) -> bool:
 def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a layer's call."""
     named = [p for p in named if p.name not in parameters.MODES]
+    drawn = [p.name for p in named if p.default is p.empty and is_random_source(p.name)]
+    if drawn:
+        yield from _drawn_from(named, drawn)
+        return
     height, width = map_sizes([p.name for p in named if p.default is p.empty])
     other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
     named = [p for p in named if p.name not in {height, width}]
@@ -185,6 +191,26 @@ def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[Paramete
             yield replace(first, none=(*first.none, *may), always=may, filler=filler)
 
 
+def with_random_keys(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
+    """Yield the roles of a layer's call whose second parameter, `key`, is one of random numbers."""
+    required = [p.name for p in named if p.default is p.empty]
+    if "jax" in sys.modules and required[1:2] == ["key"]:
+        yield from _drawn_from(named, ["key"])
+
+
+def _drawn_from(
+    named: Sequence[inspect.Parameter], drawn: Sequence[str]
+) -> Iterator[ParameterAssignment]:
+    """Yield the roles of a layer's call in which some parameters are sources of random numbers."""
+    for roles in of_layer([p for p in named if p.name not in drawn]):
+        yield replace(roles, sizes=(*roles.sizes, *((name, RANDOM) for name in drawn)))
+
+
+def is_random_source(name: str) -> bool:
+    """Return whether a name is that of a source of random numbers; `key` may be that of keys."""
+    return meanings(name)[:1] == (RANDOM,) and name != "key"
+
+
 _INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})
 
 
@@ -214,6 +240,8 @@ def function_roles(
     of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS and not _is_input_of_heads(p)]
     number = next((p for p in named if p not in of_keys and _counts_heads(p)), None)
     sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number] + of_keys
+    drawn = [p for p in required if is_random_source(p.name)]
+    sized += drawn
     weighed = [p for p in required if weight_parts(p.name) and p not in sized]
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
@@ -235,7 +263,13 @@ def function_roles(
     heads = number.name if number is not None else ""
     # A default may stay: `num_groups` may count the query heads that share a key head.
     left = {p.name: ("",) for p in sized if p not in required}
-    each = [[(p.name, m) for m in (*meanings(p.name), *left.get(p.name, ()))] for p in sized]
+    each = [
+        [
+            (p.name, m)
+            for m in ((RANDOM,) if p in drawn else (*meanings(p.name), *left.get(p.name, ())))
+        ]
+        for p in sized
+    ]
     chosen = [tuple(size for size in sizes if size[1]) for sizes in product(*each)]
     for filler in FILLERS if none else FILLERS[:1]:
         for given, sizes in product(weight_readings([p.name for p in weighed]), chosen):

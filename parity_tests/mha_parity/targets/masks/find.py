@@ -251,8 +251,8 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     replaced = [each for found in by_layout.values() for each in found if each.replaces_causal]
     if replaced or any(each.kind == SWITCH for each in taken):
         convention.hides_future = False
-    said = (f"`{each.parameter.name}` {IN_PLACE}" for each in replaced)
-    convention.remarks = (*convention.remarks, *dict.fromkeys(said))
+    in_place = (f"`{each.parameter.name}` {IN_PLACE}" for each in replaced)
+    convention.remarks = (*convention.remarks, *dict.fromkeys(in_place))
     exclusive = exclusive_pairs(convention, by_layout)
     enabling = enabling_pairs(convention, by_layout)
     read = dict.fromkeys(_floats_not_added(convention, by_layout))

@@ -9,7 +9,12 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
-from mha_parity.targets.masks.experiment import MaskExperiment, is_causal, mask_problem, weights_shown
+from mha_parity.targets.masks.experiment import (
+    MaskExperiment,
+    is_causal,
+    mask_problem,
+    weights_shown,
+)
 from mha_parity.targets.masks.mask_format import SWITCH, MaskContent
 
 if TYPE_CHECKING:
