@@ -14,13 +14,16 @@ judged = checks_of("mask_objects.py", cases=40, dtypes=("float64",))
 @pytest.mark.parametrize(
     ("name", "said"),
     [
+        ("Flagged", "`attn_mask` is read where `mask_flag` is on alone."),
         ("FullAttention", "`attn_mask`: an object that holds it as `bool_matrix`: True or 1 keeps"),
         ("FullAttention", "`key_lengths`: an object that holds it as `additive_matrix`: floats"),
-        ("Flagged", "`attn_mask` is read where `mask_flag` is on alone."),
     ],
 )
 def test_right_ones_pass(name: str, said: str) -> None:
-    """The masks of the cases are in the object, and what it is like is said."""
+    """The masks of the cases are in the object, and what it is like is said.
+
+    Where a switch has the causal rule, the mask that replaces the rule is passed beside it.
+    """
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
     assert any(said in note for note in verdict.notes), verdict.notes
@@ -32,3 +35,9 @@ def test_wrong_ones_fail(name: str) -> None:
     """A mask in an object is judged as an array is."""
     verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict
+
+
+def test_a_switch_that_has_the_causal_rule_is_on_in_each_causal_case() -> None:
+    """The mask that replaces the rule may be left out there; the switch is not."""
+    verdict = judged("Flagged", features=(("attn", "causal"),))
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict

@@ -107,6 +107,8 @@ def _found(
         with_documented_integers(subject, entry, square, without_floats(subject, entry, each))
         for each in found
     )
+    if any(taken.kind == SWITCH for each in results for taken in each.taken):
+        results = tuple(replace(each, replaces_causal=False) for each in results)  # it has the rule
     return _by_inputs(convention, layout, results)
 
 
