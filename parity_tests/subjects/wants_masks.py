@@ -96,6 +96,15 @@ def of_float64(query, key, value, num_heads, mask=None):
     return softmax_product(query, key, value, num_heads, mask)
 
 
+def of_two_dtypes(query, key, value, num_heads, mask=None, extra_mask=None):
+    """Takes `mask` in every dtype, and `extra_mask` in float64 alone if it is one of floats."""
+    if extra_mask is not None and extra_mask.dtype == np.float32:
+        raise TypeError(f"got an extra mask of {extra_mask.dtype}")
+    given = [each for each in (mask, extra_mask) if each is not None]
+    added = [np.where(each, -np.inf, 0.0) if each.dtype == bool else each for each in given]
+    return softmax_product(query, key, value, num_heads, sum(added) if added else None)
+
+
 def without_a_future(query, key, value, num_heads, causal=False):
     """Has a switch that is not written yet."""
     if causal:

@@ -16,6 +16,7 @@ from mha_parity.core.option_values import hint_of
 from mha_parity.targets.command import EXEC
 from mha_parity.targets.command_files import command
 from mha_parity.targets.definitions import KEPT
+from mha_parity.targets.methods import target_in
 from mha_parity.targets.modules import PREFIX, from_file
 from mha_parity.targets.onnx_model import SUFFIX, OnnxModel
 from mha_parity.targets.stand_ins import needed_by
@@ -188,7 +189,7 @@ def _attribute(text: str, module: ModuleType, dotted: str) -> Any:
     for word in dotted.split("."):
         if not hasattr(found, word):
             raise TargetError(_missing(text, found, word))
-        found = getattr(found, word)
+        found = target_in(found, word)
     return found
 
 

@@ -78,6 +78,15 @@ def test_a_dtype_that_a_mask_raises_in_is_said_so() -> None:
     assert bound.reasons["dtype", "float32"].startswith(said)
 
 
+def test_each_mask_is_tried_in_each_dtype() -> None:
+    """A second one too, of booleans and of floats: it raises for floats of 32 bits alone."""
+    bound = bind(subject("of_two_dtypes"))
+    assert ("float64", "float16") == bound.offer["dtype"]
+    said = "with `extra_mask` it raised TypeError: got an extra mask of float32"
+    assert bound.reasons["dtype", "float32"].startswith(said)
+    assert Outcome.PASS == judged("of_two_dtypes", dtypes=("float64", "float16")).outcome
+
+
 def test_no_mask_is_the_reason_where_none_is() -> None:
     """A required mask and a causal layer: a single sample and weights have reasons of their own."""
     bound = bind(subject("PaddingWanted"))

@@ -198,8 +198,8 @@ def _dtypes(convention: Convention) -> tuple[str, ...]:
     """
     plain = _plain(convention)
     answers = dict(_answered(convention, plain))
-    for said, masked in _with_masks(convention, plain):  # -1e9 is no number of float16
-        changed = {d: answer for d, answer in _answered(convention, masked) if answer != d}
+    for said, masked, key in _with_masks(convention, plain):  # -1e9 is no number of float16
+        changed = {d: answer for d, answer in _answered(convention, masked, key) if answer != d}
         errors = {d: answer[1:] for d, answer in changed.items() if answer.startswith("!")}
         changed |= {d: f"!with {said} it {error}" for d, error in errors.items()}
         answers |= {d: answer for d, answer in changed.items() if answers[d] == d}
@@ -223,35 +223,38 @@ def _plain(convention: Convention) -> Case:
     return case.replace(layout=layout[0], batch=1 if layout[0] == "unbatched" else 2)
 
 
-def _with_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case]]:
-    """Yield the plain case with a mask of those that were found out, and with a causal switch.
+def _with_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case, str]]:
+    """Yield the plain case with a mask in each parameter that is one, and with a causal switch.
 
-    Each with what is passed for it.
+    Each with what is passed for it, and the key of the parameter, of which a mask of booleans and
+    one of floats are tried.
     """
     if convention.masks is None:
         yield from _with_own_masks(convention, case)
         return
     asked = [(axis, each) for axis in ("attn", "padding") for each in convention.offer[axis]]
     masks = [each for each in asked if each[1] not in {"none", "causal"}]
+    floats = [each for each in masks if each[1].startswith("float")]
     switches = [each for each in asked if each[1] == "causal" != case.attn]
-    for axis, value in (*masks[:1], *switches):
+    for axis, value in dict.fromkeys((*masks[:1], *floats[:1], *switches)):
         masked = case.replace(**{axis: value})
-        try:
-            keys = [*convention.masks.passed(make_problem(masked))]
-        except CandidateError:
-            continue  # not at these lengths
-        yield " and ".join(f"`{key.rpartition('.')[2]}`" for key in keys), masked
+        for key, passed in convention.masks.by_parameter(make_problem(masked)).items():
+            named = " and ".join(f"`{name.rpartition('.')[2]}`" for name in passed)
+            yield named, masked, key
 
 
-def _with_own_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case]]:
+def _with_own_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case, str]]:
     """Yield the plain case with each mask of floats that the convention passes by itself."""
     for axis, name, values in FLOAT_MASKS:
         for value in [each for each in values if each in convention.offer[axis]][:1]:
-            yield f"floats in `{name}`", case.replace(**{axis: value})
+            yield f"floats in `{name}`", case.replace(**{axis: value}), ""
 
 
-def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:
-    """Yield each dtype and the dtype of the answer to it, or what was said instead."""
+def _answered(convention: Convention, case: Case, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each dtype and the dtype of the answer to it, or what was said instead.
+
+    ``key`` is that of the parameter that the mask of the case is passed in, "" for any.
+    """
     for dtype in DTYPES:
         if dtype not in convention.library.dtypes:
             yield dtype, f"!{convention.library.name} has no such arrays"
@@ -259,9 +262,14 @@ def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:
         if dtype in convention.left_out_dtypes:
             yield dtype, f"!{convention.left_out_dtypes[dtype]}"
             continue
+        problem = make_problem(case.replace(dtype=dtype))
         try:
             with attributed(convention.subject):
-                yield dtype, convention(make_problem(case.replace(dtype=dtype))).output.dtype.name
+                if key and convention.masks is not None:
+                    given = convention.masks.by_parameter(problem)[key]
+                    yield dtype, convention.answer_with(problem, given).output.dtype.name
+                else:
+                    yield dtype, convention(problem).output.dtype.name
         except CandidateError as error:
             yield dtype, f"!{error}"
 

@@ -19,6 +19,11 @@ _OWN_LINEAR = frozenset({"w", "weight", "weights", "kernel"})
 _OWN_BIAS = frozenset({"b", "bias", "biases"})
 
 
+DEPTH = 4  # of objects in objects that arrays are looked for in
+# The attribute of a layer's class that names what its call reads, where that is not all.
+READS = "read_by_its_method"
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """An array of a layer: where it is, its shape, and whether a Linear holds it."""
@@ -29,15 +34,30 @@ class Leaf:
 
 
 def leaves(layer: Any) -> list[Leaf]:
-    """Return the arrays of a layer that are no buffers."""
+    """Return the arrays of a layer that are no buffers, and that its call may read."""
+    read = getattr(type(layer), READS, None)
     if is_module(layer):
         owners = {name: type(module).__name__ for name, module in layer.named_modules()}
-        return [
+        found = [
             Leaf(name, tuple(each.shape), owners.get(name.rpartition(".")[0], ""))
             for name, each in layer.named_parameters()
         ]
-    found = {id(value): (path, value) for path, value in reversed([*_arrays(layer, "", 4)])}
-    return [Leaf(path, tuple(value.shape)) for path, value in reversed(found.values())]
+    else:
+        found = [Leaf(path, tuple(value.shape)) for path, value in _distinct(layer, read)]
+    return [each for each in found if read is None or each.path.partition(".")[0] in read]
+
+
+def _distinct(layer: Any, read: frozenset[str] | None) -> list[tuple[str, Any]]:
+    """Return each array of a layer once, under the shortest of its paths that its call may read."""
+    held: dict[int, list[tuple[str, Any]]] = {}
+    for path, value in _arrays(layer, "", DEPTH):
+        held.setdefault(id(value), []).append((path, value))
+
+    def length(found: tuple[str, Any]) -> tuple[bool, int]:
+        path = found[0]
+        return read is not None and path.partition(".")[0] not in read, path.count(".")
+
+    return [min(paths, key=length) for paths in held.values()]
 
 
 def _arrays(holder: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -68,15 +88,25 @@ def _items(holder: Any) -> list[tuple[str, Any]]:
 
 
 def set_array(layer: Any, path: str, value: Any) -> None:
-    """Set one array of a layer."""
+    """Set one array of a layer, wherever it keeps it."""
     if is_module(layer):
         held = layer.get_parameter(path)
         held.data = value.to(held.dtype) if held.dtype != value.dtype else value
         return
-    *way, last = path.split(".")
-    holder = layer
+    old = _held(layer, path.split("."))
+    for each in {path, *(at for at, held in _arrays(layer, "", DEPTH) if held is old)}:
+        _set(layer, each, value)
+
+
+def _held(layer: Any, way: list[str]) -> Any:
     for step in way:
-        holder = _step(holder, step)
+        layer = _step(layer, step)
+    return layer
+
+
+def _set(layer: Any, path: str, value: Any) -> None:
+    *way, last = path.split(".")
+    holder = _held(layer, way)
     if type(value) is type(holder):  # a tensor of the target's own, whose array lies in it
         value = getattr(value, last)
     if isinstance(holder, dict):

@@ -70,6 +70,11 @@ def _stored(step: dis.Instruction) -> tuple[str, ...]:
     return step.argval if isinstance(step.argval, tuple) else (step.argval,)
 
 
+def names_read(function: Any) -> Iterator[str]:
+    """Yield the global names and attributes that a function reads."""
+    yield from _names(getattr(inspect.unwrap(function), "__code__", None))
+
+
 def _strings(code: CodeType | None) -> Iterator[str]:
     """Yield the strings that code has as constants, in tuples and in its comprehensions too."""
     for each in () if code is None else code.co_consts:

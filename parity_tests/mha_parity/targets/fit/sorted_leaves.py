@@ -45,7 +45,7 @@ def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
     weights = [leaf for leaf in left if leaf not in biases]
     named = _with_parts(weights)
     others = [leaf for leaf, parts in named if not parts]
-    by_stem = {_stem(leaf.path): parts for leaf, parts in named}
+    by_stem = {_without_kind(leaf.path): parts for leaf, parts in named}
     of_bias = [(leaf, _bias_of(leaf, by_stem)) for leaf in biases]
     unnamed = [leaf for leaf, parts in of_bias if not parts]
     if len(unnamed) == 3:  # in the order of the rows that they are added to
@@ -70,12 +70,17 @@ def _is_bias(leaf: Leaf) -> bool:
 
 
 def _bias_of(leaf: Leaf, by_stem: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    stem = by_stem.get(_stem(leaf.path))
+    stem = by_stem.get(_without_kind(leaf.path))
     return stem or names.bias_parts(leaf.path) or names.parts(leaf.path)
 
 
 def _stem(path: str) -> str:
     return re.sub(r"\.?_?(weights?|bias|kernel|w|b)(\.data)?$", "", path, flags=re.IGNORECASE)
+
+
+def _without_kind(path: str) -> str:
+    """Return what a weight and its bias share of their paths: `fc` of `fc.weight`, `h` of `W_h`."""
+    return re.sub(r"(^|\.)(weights?|bias|kernel|w|b)_", r"\1", _stem(path), flags=re.IGNORECASE)
 
 
 def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:

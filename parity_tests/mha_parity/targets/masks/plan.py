@@ -70,6 +70,14 @@ class MaskPlan:
         read_twice = [way for way in ways if _fits_two_readings(way, problem)]
         return rng.choice(read_twice or ways)
 
+    def by_parameter(self, problem: Problem) -> dict[str, dict[str, MaskArgument]]:
+        """Return a way of passing the masks of a problem for each parameter that may hold one."""
+        found: dict[str, dict[str, MaskArgument]] = {}
+        for way in self._ways(problem):
+            for key in way:
+                found.setdefault(key, way)
+        return found
+
     def only_one_sample(self, case: Case) -> bool:
         """Return whether the masks of a case can be said of one sample alone."""
         if case.layout == "unbatched" or not self.numbers_samples:

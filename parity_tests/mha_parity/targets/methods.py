@@ -1,0 +1,55 @@
+"""A method of a class as an attention of its own: a layer that has the arrays the method reads."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.targets.fit.layer_arrays import READS
+from mha_parity.targets.fit.names_in_code import names_read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CALLS = frozenset({"forward", "__call__", "call"})
+
+
+def target_in(holder: Any, name: str) -> Any:
+    """Return ``holder.name``, or a layer whose call it is where it is a method of objects.
+
+    Such a layer is built as the class is; only the arrays that the method reads, itself or in
+    other methods of the class, are those of an attention: a whole model has more. The method by
+    which an object is called is the class itself.
+    """
+    found = getattr(holder, name)
+    if not (inspect.isclass(holder) and _is_of_objects(holder, name)):
+        return found
+    if name in CALLS:
+        return holder
+    body = {
+        "forward": found,
+        "__call__": found,
+        "__doc__": found.__doc__ or holder.__doc__,
+        "__module__": holder.__module__,
+        "__qualname__": holder.__qualname__,  # by which its source is found
+        READS: _attributes_read(holder, found),
+    }
+    metaclass: Any = type(holder)
+    return metaclass(f"{holder.__name__}.{name}", (holder,), body)
+
+
+def _is_of_objects(holder: type, name: str) -> bool:
+    """Whether an attribute of a class is a function that an object of the class is passed to."""
+    held = inspect.getattr_static(holder, name)
+    return inspect.isfunction(held) and bool(inspect.signature(held).parameters)
+
+
+def _attributes_read(holder: type, method: Callable[..., Any]) -> frozenset[str]:
+    """Return the names that a method reads, and the methods of its class that it calls."""
+    found: set[str] = set()
+    todo = [method]
+    while todo:
+        new = {*names_read(todo.pop())} - found
+        found |= new
+        todo += [f for each in new if inspect.isfunction(f := getattr(holder, each, None))]
+    return frozenset(found)
