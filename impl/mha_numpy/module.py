@@ -11,7 +11,14 @@ from mha_numpy.dtypes import Array, require_same, resolve_dtype, to_floating
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Linear, Projections, parameter_shapes
 from mha_numpy.state import IncompatibleKeys, check_state, initial_parameter
-from mha_numpy.validation import check_options, check_shapes, check_sizes, quiet
+from mha_numpy.validation import (
+    check_engine,
+    check_options,
+    check_probability,
+    check_shapes,
+    check_sizes,
+    quiet,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,7 +126,9 @@ class MultiheadAttention(Projections):
                 f"{value!r}; make another layer."
             )
         if name == "engine":
-            check_options("dropout", self.dropout, None, str(value))
+            check_engine(value)
+        elif name == "dropout":
+            check_probability(name, value)
         elif name == "out_proj":
             if not isinstance(value, Linear):
                 raise TypeError(
@@ -218,10 +227,12 @@ class MultiheadAttention(Projections):
 
         Notes
         -----
-        `pull` may be called any number of times; it reads the arrays and parameters of the call and
-        drops what the forward pass dropped. Without `need_weights` long sequences hold nothing of
-        (L, S). A row that sees no key adds 0 to every gradient but that of out_proj.bias; in torch
-        2.13 it makes gradients of all other rows NaN where `need_weights` (pytorch#41508).
+        `pull` may be called any number of times; it reads the inputs and parameters of the call,
+        which are to be left as they are until then (others may be assigned), and drops what the
+        forward pass dropped. Without `need_weights` nothing of (L, S) is held of samples with more
+        than 524,288 scores (H * L * S), and by engine="flash" of none. A row that sees no key adds
+        0 to every gradient but that of out_proj.bias; in torch 2.13 it makes gradients of all other
+        rows NaN where `need_weights` (pytorch#41508).
         """
         from mha_numpy.grad.layer import layer_vjp
 

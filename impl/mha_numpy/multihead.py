@@ -54,7 +54,9 @@ def compute(call: CheckedCall) -> Results:
 def compute_shares(call: CheckedCall, shares: list[slice]) -> Results:
     """Return what `compute` does, the shares of the batch side by side on all threads."""
     n, _, queries, keys = call.scores
-    output, weights = np.empty_like(call.inputs[0], order="C"), None
+    query, out_proj = call.inputs[0], call.parameters.out_proj
+    output = np.empty((*query.shape[:2], len(out_proj.weight)), query.dtype)
+    weights = None
     if call.options.need_weights:
         shape = (n, queries, keys) if call.options.average_attn_weights else call.scores
         weights = np.empty(shape, output.dtype)
@@ -86,10 +88,16 @@ def heads_of(call: CheckedCall) -> Heads:
     heads, batch_first = options.num_heads, options.batch_first
     q, k, v = project_to_heads(*call.inputs, parameters, heads, batch_first=batch_first)
     if options.static_k is not None:
-        k = options.static_k.reshape(k.shape[0], heads, -1, k.shape[-1]).astype(k.dtype)
+        k = _as_heads(options.static_k, k)
     if options.static_v is not None:
-        v = options.static_v.reshape(v.shape[0], heads, -1, v.shape[-1]).astype(v.dtype)
+        v = _as_heads(options.static_v, v)
     if call.masking.appended:
         k = append_keys(k, parameters.bias_k, zero_key=options.add_zero_attn)
         v = append_keys(v, parameters.bias_v, zero_key=options.add_zero_attn)
     return Heads(q, k, v, call.masking, 1 / math.sqrt(q.shape[-1]), options)
+
+
+def _as_heads(static: Array, projected: Array) -> Array:
+    """Return static_k or static_v (N*H, S, D) as (N, H, S, D), in place of what was projected."""
+    n, heads, _, head_dim = projected.shape
+    return static.reshape(n, heads, static.shape[1], head_dim).astype(projected.dtype)

@@ -217,4 +217,4 @@ def mask_as_heads(mask: Array, shape: tuple[int, ...]) -> Array:
     if len(shape) == 4:
         return mask
     full = np.broadcast_to(mask, (*shape[:-3], *tail))
-    return full.reshape(-1, *tail)
+    return full.reshape(math.prod(shape[:-3]), *tail)

@@ -47,11 +47,17 @@ def check_number(name: str, value: object) -> None:
         raise TypeError(f"`{name}` is {value!r}, but should be a number; pass a float.")
 
 
-def check_probability(name: str, p: float) -> None:
+def check_probability(name: str, p: object) -> None:
     """Raise unless 0 <= p <= 1."""
     check_number(name, p)
-    if not 0 <= p <= 1:
+    if not 0 <= p <= 1:  # type: ignore[operator]  # it is a number
         raise ValueError(f"`{name}` is {p}, but should be between 0 and 1; pass a probability.")
+
+
+def check_engine(engine: object) -> None:
+    """Raise unless there is such an engine."""
+    if engine not in ENGINES:
+        raise ValueError(f"`engine` is {engine!r}, but should be one of {ENGINES}; 'auto' chooses.")
 
 
 def check_options(name: str, p: float, rng: object, engine: str, *, drops: bool = False) -> None:
@@ -60,8 +66,7 @@ def check_options(name: str, p: float, rng: object, engine: str, *, drops: bool 
     `drops` says that the call draws from `rng` where p > 0: it cannot be None then.
     """
     check_probability(name, p)
-    if engine not in ENGINES:
-        raise ValueError(f"`engine` is {engine!r}, but should be one of {ENGINES}; 'auto' chooses.")
+    check_engine(engine)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise TypeError(
             f"`rng` is {rng!r}, but should be a numpy.random.Generator; "

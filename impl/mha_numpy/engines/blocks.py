@@ -146,16 +146,21 @@ class Block:
         return first, max(first, last)
 
 
+MOST_KEPT = 1_048_576
+"""Numbers of scratch memory that a thread keeps under one name: keys of a very long sequence are
+copied into memory that is freed with the task."""
 _own = threading.local()
 
 
 def scratch(shape: tuple[int, ...], dtype: DTypeLike, name: str = "scores") -> Array:
     """Return an array of this thread's scratch memory, contiguous, its contents left over.
 
-    Each name has memory of its own. It is kept: a fresh half megabyte costs more in page faults
-    than a tile's exp.
+    Each name has memory of its own. Up to MOST_KEPT numbers it is kept: a fresh half megabyte costs
+    more in page faults than a tile's exp.
     """
     size = prod(shape)
+    if size > MOST_KEPT:
+        return np.empty(shape, dtype)
     held: dict[Any, Array] = _own.__dict__
     key = (name, dtype)
     if key not in held or held[key].size < size:

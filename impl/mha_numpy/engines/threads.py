@@ -49,6 +49,12 @@ class _SingleThreadedBlas:
         self._inside = 0
         self._before: list[tuple[LibController, int]] = []
 
+    def lift(self) -> None:
+        """Put back what BLAS had, whoever is inside: a forked child has none of the threads."""
+        for library, threads in self._before:
+            _limit(library, threads)
+        self.forget()
+
     @property
     def held(self) -> bool:
         """Whether a thread is inside: what is large then goes to the pool."""
@@ -236,9 +242,11 @@ def get_num_threads() -> int:
 def set_num_threads(threads: int) -> None:
     """Set how many threads large problems are spread over; results differ by roundings at most.
 
-    Raises ValueError below 1.
+    Raises TypeError for what is no integer, and ValueError below 1.
     """
     global _chosen  # noqa: PLW0603 (a setting of the process, as torch.set_num_threads is)
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)):
+        raise TypeError(f"`threads` is {threads!r}, but should be an integer; pass an int.")
     if threads < 1:
         raise ValueError(f"`threads` is {threads}, but should be at least 1; pass 1 for no pool.")
     _chosen = int(threads)
@@ -288,7 +296,7 @@ def _limit(library: LibController, threads: int) -> None:
 def _forget_the_parent() -> None:
     """Start anew in a forked child, which has none of the threads and perhaps held locks."""
     _helpers.cache_clear()
-    single_threaded_blas.forget()
+    single_threaded_blas.lift()
 
 
 if hasattr(os, "register_at_fork"):

@@ -45,6 +45,7 @@ def layer_vjp(
     options: CallOptions,
 ) -> tuple[Results, Callable[..., Gradients]]:
     """Return what `MultiheadAttention.vjp` does, all inputs checked."""
+    parameters = Projections.from_named(parameters.named_arrays())  # others may be assigned
     masks = _float_masks(options)
     if "attn_mask" in masks:
         # It has a gradient, so it is added as the array it is, even where it is the causal one.

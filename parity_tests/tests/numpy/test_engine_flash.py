@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mha_numpy.attention import attend
-from mha_numpy.engines.blocks import Block
+from mha_numpy.engines.blocks import MOST_KEPT, Block, scratch
 from mha_numpy.engines.flash import attend_flash
 from mha_numpy.engines.tiles import Tiles
 from mha_numpy.masks import NO_MASK, Masking
@@ -247,3 +247,12 @@ def test_result_lies_as_merged_heads(flash_problem: Callable[..., Any]) -> None:
     """Merging the heads of the result is a view."""
     heads_out = attend_flash(*flash_problem(53))[0]
     assert heads_out.transpose(0, 2, 1, 3).flags.c_contiguous
+
+
+def test_keys_of_a_very_long_sequence_leave_no_memory_behind() -> None:
+    """A thread keeps tiles; copies of all keys are freed with the task."""
+    kept = scratch((MOST_KEPT,), np.float32, "a test's")
+    assert np.shares_memory(kept, scratch((MOST_KEPT // 2,), np.float32, "a test's"))
+    long = scratch((MOST_KEPT + 1,), np.float32, "a test's")
+    assert not np.shares_memory(long, scratch((MOST_KEPT + 1,), np.float32, "a test's"))
+    assert np.shares_memory(kept, scratch((MOST_KEPT,), np.float32, "a test's"))

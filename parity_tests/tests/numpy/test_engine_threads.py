@@ -238,11 +238,14 @@ def test_an_error_in_a_piece_reaches_the_caller(threads: int) -> None:
 
 
 def test_setting_the_number_of_threads() -> None:
-    """What was set is what is told; less than one is refused."""
+    """What was set is what is told; less than one is refused, and so is half of one."""
     set_num_threads(5)
     assert 5 == get_num_threads()
     with pytest.raises(ValueError, match=r"`threads` is 0, but should be at least 1"):
         set_num_threads(0)
+    with pytest.raises(TypeError, match=r"`threads` is 2\.5, but should be an integer"):
+        set_num_threads(2.5)  # type: ignore[arg-type]
+    assert 5 == get_num_threads()
 
 
 @pytest.mark.parametrize(
@@ -272,3 +275,32 @@ def test_a_forked_child_has_a_pool_of_its_own() -> None:
         actual = flash_heads(q, k, v, threads=3, tiles=Tiles(7, 11))
         os._exit(0 if np.array_equal(actual, expected) else 1)
     assert 0 == os.waitpid(child, 0)[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_forked_within_a_call_has_the_threads_of_blas_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The parent's call ends in the parent alone: its limit would stay in the child for good."""
+    library = LibraryOfThreads()
+    monkeypatch.setattr(pool, "_blas_libraries", lambda: [(library, 2)])
+    with pool.single_threaded_blas:
+        assert 1 == library.num_threads
+        child = os.fork()
+        if not child:
+            with pool.single_threaded_blas:
+                held = library.num_threads
+            os._exit(0 if (held, library.num_threads) == (1, 2) else 1)
+    assert 0 == os.waitpid(child, 0)[1]
+    assert 2 == library.num_threads
+
+
+class LibraryOfThreads:
+    """A BLAS of two threads, as threadpoolctl hands it out."""
+
+    num_threads = 2
+
+    def set_num_threads(self, threads: int) -> None:
+        """Keep the number."""
+        self.num_threads = threads

@@ -260,3 +260,17 @@ def test_halves_are_float32_rounded_once(dtype: str, engine: str) -> None:
     for name, gradient in pull(g).items():
         assert half.dtype == gradient.dtype
         assert np.array_equal(expected[name].astype(half.dtype), gradient)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_parameters_assigned_after_the_call_change_no_gradient(dtype: type) -> None:
+    """`pull` reads the parameters of the call, in a working dtype of its own or not."""
+    layer = MultiheadAttention(6, 2, dtype=dtype, rng=np.random.default_rng(2))
+    x: Any = np.random.default_rng(3).standard_normal((4, 2, 6)).astype(dtype)
+    (output, _), pull = layer.vjp(x, x, x)
+    expected = pull(np.ones_like(output))
+    assert layer.in_proj_weight is not None
+    layer.in_proj_weight = 2 * layer.in_proj_weight
+    layer.out_proj = layer.out_proj._replace(weight=3 * layer.out_proj.weight)
+    for name, gradient in pull(np.ones_like(output)).items():
+        assert np.array_equal(expected[name], gradient), name

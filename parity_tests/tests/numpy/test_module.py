@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import mha_numpy
+from mha_numpy.engines import dispatch
 
 Array = NDArray[Any]
 
@@ -307,6 +308,39 @@ def test_functional_form_takes_static_keys_and_values(static: str) -> None:
     rest = (state["out_proj.weight"], state["out_proj.bias"])
     sizes = (call.head_dim * call.num_heads, call.num_heads)
     given = [*inputs, *sizes, *arrays, *rest]
+    assert_functional_form(given, statics)
+
+
+@pytest.mark.parametrize("width", [1, 5, 6, 11])
+@pytest.mark.parametrize("most", [dispatch.MOST_PLAIN, 35], ids=["whole", "shares"])
+def test_an_output_may_be_of_another_width(
+    width: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """out_proj_weight is (E_out, E): also where samples are computed in shares of the batch."""
+    monkeypatch.setattr(dispatch, "MOST_PLAIN", 2 * most)
+    call = Call(batch=6)
+    layer, inputs = torch_layer(call), sequences(call)
+    rng = np.random.default_rng(5)
+    embed_dim = call.head_dim * call.num_heads
+    out_proj = rng.standard_normal((width, embed_dim)), rng.standard_normal(width)
+    state = {name: x.numpy() for name, x in layer.state_dict().items()}
+    arrays = (state["in_proj_weight"], state["in_proj_bias"], None, None, False, 0.0)
+    assert_functional_form([*inputs, embed_dim, call.num_heads, *arrays, *out_proj], {})
+
+
+def test_static_keys_of_no_sample() -> None:
+    """An empty batch comes back empty, as torch's does."""
+    x, keys = np.zeros((3, 0, 4)), np.zeros((0, 5, 2))
+    sizes = (4, 2, np.zeros((12, 4)), None, None, None, False, 0.0, np.zeros((4, 4)), None)
+    output, weights = mha_numpy.multi_head_attention_forward(
+        x, x, x, *sizes, static_k=keys, static_v=keys
+    )
+    assert weights is not None
+    assert ((3, 0, 4), (0, 3, 5)) == (output.shape, weights.shape)
+
+
+def assert_functional_form(given: list[Any], statics: dict[str, Array]) -> None:
+    """Hold that the functional form gives torch's output and weights in float64."""
     expected = torch.nn.functional.multi_head_attention_forward(
         *(as_torch(x, torch.float64) for x in given),
         **{name: as_torch(x, torch.float64) for name, x in statics.items()},
@@ -316,5 +350,16 @@ def test_functional_form_takes_static_keys_and_values(static: str) -> None:
     for want, got in zip(expected, actual, strict=True):
         assert want is not None
         assert got is not None
+        assert want.shape == got.shape
         tolerance = EVAL_ORDERS * np.finfo(np.float64).eps * want.abs().max().item()
         assert np.abs(want.numpy() - got).max() <= tolerance
+
+
+@pytest.mark.parametrize(("name", "value"), [("dropout", 7.0), ("dropout", "x"), ("engine", "gpu")])
+def test_options_are_checked_as_they_are_assigned(name: str, value: object) -> None:
+    """The error names the attribute that was assigned, and the layer is as it was."""
+    layer = mha_numpy.MultiheadAttention(4, 2)
+    before = dict(vars(layer))
+    with pytest.raises((TypeError, ValueError), match=f"`{name}` is {value!r}, but should be"):
+        setattr(layer, name, value)
+    assert before == vars(layer)

@@ -209,3 +209,10 @@ def test_large_logits_stay_finite_and_right(magnitude: float, shift: float) -> N
     tolerance = allowed(problem) * max(magnitude, 1) + 4 * EPS * abs(shift) * np.abs(v).max()
     assert np.isfinite(actual).all()
     assert np.abs(expected - actual).max() <= tolerance
+
+
+def test_a_mask_of_five_axes_over_no_key() -> None:
+    """Rows that see no key are 0, also where S is 0 and the mask has an axis of its own."""
+    q, k = np.ones((2, 3, 2, 4, 5)), np.ones((2, 3, 2, 0, 5))
+    for mask in (np.ones((2, 1, 1, 4, 0), bool), np.zeros((2, 3, 2, 4, 0))):
+        assert np.array_equal(np.zeros_like(q), scaled_dot_product_attention(q, k, k, mask))
