@@ -7,7 +7,9 @@ import os
 import pickle
 import random
 import struct
+import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -51,6 +53,20 @@ def hangs(Q, K, V, n_heads):
 def hangs_now_and_then(Q, K, V, n_heads):
     """Loop without end on one head with more keys than fit into a block of 64."""
     return (hangs if n_heads == 1 and len(K) > 64 else right)(Q, K, V, n_heads)
+
+
+def takes_memory_in_children(Q, K, V, n_heads):
+    """Start processes on a thread, none of which takes more than a part of the memory."""
+
+    def start():
+        code = "import time; taken = b'x' * (96 << 20); time.sleep(20)"
+        for child in [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]:
+            child.wait()
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    return right(Q, K, V, n_heads)
 
 
 def takes_all_memory(Q, K, V, n_heads):
@@ -277,6 +293,7 @@ class Sometimes:
     exits_hard = only_at(4, exits_hard)
     segfaults = only_at(4, segfaults)
     hangs = only_at(4, hangs)
+    takes_memory_in_children = only_at(4, takes_memory_in_children)
     takes_all_memory = only_at(4, takes_all_memory)
     floods = only_at(4, floods)
     floods_for_ever = only_at(4, floods_for_ever)

@@ -34,7 +34,10 @@ class RetainedResults:
         self._shared: dict[Any, Any] = {}
 
     def add(self, case_results: Iterable[CaseResult]) -> None:
-        """Keep the results of a chunk; with their arrays until 40 failures have theirs."""
+        """Keep the results of a chunk; with their arrays where fewer than 40 failures have theirs.
+
+        A chunk is decided as a whole, so that workers and this process keep the same.
+        """
         some = self._with_arrays < KEPT_FAILURES
         for found in case_results:
             case_result = found if some else found.without_arrays()

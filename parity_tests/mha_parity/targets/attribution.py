@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import sysconfig
 import traceback
 from contextlib import contextmanager
@@ -73,8 +74,9 @@ def _has_frame(subject: object, files: tuple[str, ...]) -> bool:
     """
     if not _is_python(subject):
         return True
-    package = (getattr(subject, "__module__", None) or "").partition(".")[0]
-    return any(_is_own(name, package) for name in files)
+    module = getattr(subject, "__module__", None) or ""
+    own = getattr(sys.modules.get(module), "__file__", None)  # a file is loaded by another name
+    return any(name == own or _is_own(name, module.partition(".")[0]) for name in files)
 
 
 def _is_python(subject: Any) -> bool:

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.parameters import Parameter, Role
+from mha_parity.targets.fit.names import snake_case
 from mha_parity.targets.keywords import keywords_of
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ MODES = {
 
 def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     """Return what a parameter of a constructor or of a call is for."""
-    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    plain = snake_case(name)
     switch = isinstance(default, bool)
     of_call = (each for each, pattern in _OF_CALL if of == "call" and re.search(pattern, plain))
     hidden = of == "call" and plain == "h" and default is None  # no number of heads is None

@@ -247,7 +247,8 @@ class ProcessOwner:
 def _resident(pid: int) -> int:
     """Return the bytes of memory of a process and its children; 0 where there is no /proc."""
     fields = _fields(Path(f"/proc/{pid}/statm"))
-    children = _fields(Path(f"/proc/{pid}/task/{pid}/children"))
+    threads = Path(f"/proc/{pid}/task").glob("*/children")  # each has those that it started
+    children = [child for each in threads for child in _fields(each)]
     own = int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if fields else 0
     return own + sum(_resident(int(child)) for child in children)
 

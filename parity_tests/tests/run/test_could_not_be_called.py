@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,24 @@ def test_what_cannot_be_called_is_refused_with_what_was_tried(
 def test_a_target_that_answers_some_cases_fails_by_the_others() -> None:
     """An exception of its own on larger cases is a crash, and the verdict is a failure."""
     assert 1 == main(["check", f"{SUBJECT}:raises_on_many_rows", "--cases", "18", "--in-process"])
+
+
+def test_where_a_file_lies_does_not_change_whose_exception_it_is(tmp_path: Path) -> None:
+    """Of a module among the installed ones as well, what it raises is the target's."""
+    alone = tmp_path / "site-packages" / "alone.py"
+    alone.parent.mkdir()
+    alone.write_text(
+        "import numpy as np\n"
+        "def attend(Q, K, V, n_heads):\n"
+        "    if len(Q) > 9:\n"
+        "        raise ValueError('too many rows')\n"
+        "    q, k, v = (x.reshape(len(x), n_heads, -1).swapaxes(0, 1) for x in (Q, K, V))\n"
+        "    scores = q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])\n"
+        "    odds = np.exp(scores - scores.max(-1, keepdims=True))\n"
+        "    out = odds / odds.sum(-1, keepdims=True) @ v\n"
+        "    return out.swapaxes(0, 1).reshape(len(Q), -1)\n"
+    )
+    assert 1 == main(["check", f"{alone}:attend", "--cases", "18", "--in-process"])
 
 
 def judged(raised: CandidateError) -> Outcome:

@@ -160,6 +160,13 @@ def test_each_guard_of_memory_suffices_alone(
     assert re.search(said, found.check_results[0].detail)
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+def test_memory_of_processes_that_a_thread_starts_counts() -> None:
+    """Each takes less than is allowed, and all together more."""
+    (found,) = tried("Sometimes.takes_memory_in_children", FOUR)
+    assert re.search(r"took [\d.]+ GiB of memory", found.check_results[0].detail)
+
+
 ANSWERING = ["floods", *(name for name in MISDEEDS if name.startswith("returns"))]
 SIX_CASES = Options(cases=6, dtypes=("float64",), diagnose=False, shrink=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.fit.construct import LENGTH, LayerSizes, meanings
+from mha_parity.targets.fit.construct import CONFIG, GIVEN, LENGTH, LayerSizes, meanings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,50 +13,7 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.conventions.signatures import Signature
 
-__all__ = ["DROPOUTS", "LENGTH", "LayerSizes", "SizesConfig", "arguments", "counts_heads"]
-
-DROPOUTS = (
-    "dropout", "dropout_p", "p_dropout", "dropout_rate", "attn_dropout", "attn_drop",
-    "attention_dropout", "drop_rate", "p_drop", "drop", "dropout_prob", "proj_drop",
-    "resid_dropout", "resid_pdrop", "attn_pdrop", "attention_probs_dropout_prob", "p",
-)  # fmt: skip
-BIASES = ("bias", "qkv_bias", "use_bias", "in_bias", "attention_bias")
-CONFIGS = frozenset(
-    (
-        "config",
-        "cfg",
-        "args",
-        "hparams",
-        "params",
-        "conf",
-        "hp",
-        "model_args",
-        "model_config",
-        "opt",
-    )
-)
-# What people call an argument of a constructor, in lower case.
-MEANINGS = {
-    "width": (
-        "embed_dim", "d_model", "dim", "hidden_size", "n_embd", "num_hiddens", "d_in", "d_out",
-        "emb_size", "embed_size", "in_dim", "out_dim", "model_dim", "width", "channels",
-        "input_dim", "output_dim", "embedding_dim", "embedding_size", "dim_in", "dim_out",
-        "hidden_dim", "model_size", "input_size", "output_size", "in_features", "out_features",
-        "nhid", "d_embed", "n_features", "model",
-    ),
-    "heads": ("h", "n_head", "num_heads", "nhead", "num_kv_groups", "num_groups", "n_groups"),
-    "head_dim": ("d_k", "d_v", "d_q", "d_head", "depth", "dim_head", "head_dim", "head_size"),
-    "length": (
-        "context_length", "block_size", "max_len", "seq_len", "max_seq_len", "n_ctx", "t",
-        "context_size", "ctx_len", "max_length", "max_seq", "sequence_length", "seq_length",
-        "max_position_embeddings", "n_positions", "context_window", "window_size",
-        "max_sequence_length", "max_context_length",
-    ),
-    "bias": BIASES,
-    "dropout": DROPOUTS,
-}  # fmt: skip
-# What is given though it has a default.
-GIVEN = frozenset(MEANINGS)
+__all__ = ["LENGTH", "LayerSizes", "SizesConfig", "arguments", "counts_heads"]
 
 
 def _value(sizes: LayerSizes, name: str) -> Any:
@@ -66,11 +23,9 @@ def _value(sizes: LayerSizes, name: str) -> Any:
 
 @cache
 def _meaning(name: str) -> str | None:
-    plain = _plain(name)
-    known = next((meaning for meaning, names in _PLAIN.items() if plain in names), None)
-    if known is None and "head" in plain:
-        return "head_dim" if "dim" in plain or "size" in plain else "heads"
-    return "length" if known is None and meanings(name) == ("length",) else known
+    """Return which size a name most likely means; None where it is of none that a layer has."""
+    first = next(iter(meanings(name)), None)
+    return first if first in GIVEN or counts_kv_heads(name) else None
 
 
 def counts_kv_heads(name: str) -> bool:
@@ -87,16 +42,14 @@ def alike_kv_heads(
     return frozenset(n for n, value in given.items() if counts_kv_heads(n) and value in heads)
 
 
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "")
-
-
-_PLAIN = {meaning: frozenset(map(_plain, names)) for meaning, names in MEANINGS.items()}
+def takes_dropout(made: Signature) -> bool:
+    """Return whether an argument of a constructor is a probability of dropout."""
+    return any(_meaning(name) == "dropout" for name in made.named)
 
 
 def takes_a_config(made: Signature) -> bool:
     """Return whether a constructor takes a configuration, and nothing else by position."""
-    return len(made.required) == 1 and made.required[0].lower() in CONFIGS
+    return len(made.required) == 1 and bool(CONFIG.search(made.required[0].lower()))
 
 
 def counts_heads(made: Signature) -> bool:
@@ -142,6 +95,6 @@ def arguments(made: Signature, sizes: LayerSizes) -> tuple[tuple[Any, ...], dict
         raise ValueError(f"its constructor wants {unknown[0]!r}, whose meaning is unknown")
     if unknown:
         return (sizes.width, sizes.heads)[: len(required)], {}
-    known = [name for name in made.optional if _meaning(name) in GIVEN]
+    known = [name for name in made.optional if _meaning(name) is not None]
     more = [name for name in known if "window" not in name.lower()]  # another attention
     return (), {name: _value(sizes, name) for name in (*required, *more)}

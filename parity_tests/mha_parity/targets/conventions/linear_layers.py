@@ -21,12 +21,12 @@ from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, split_result
 from mha_parity.targets.conventions.constructors import (
-    DROPOUTS,
     LENGTH,
     LayerSizes,
     SizesConfig,
     counts_heads,
     takes_a_config,
+    takes_dropout,
 )
 from mha_parity.targets.conventions.context_input import (
     OptionalInputs,
@@ -82,7 +82,6 @@ class LinearModule(OptionalInputs):
     name = "linear-module"
     own_masks = frozenset()
     drops_as_torch = False  # many drop of the output too, and keep clean weights for the eye
-    dropouts = DROPOUTS
     call = (
         "C(embed_dim, num_heads) or C(config), Linears W_q, W_k, W_v, W_o or packed; "
         "(query, key, value) or (x)"
@@ -259,7 +258,7 @@ class LinearModule(OptionalInputs):
     def _drops(self) -> bool:
         """Whether the constructor takes a probability of dropout, or asks its configuration."""
         if not takes_a_config(self._made):
-            return any(map(self._made.takes, self.dropouts))
+            return takes_dropout(self._made)
         config = SizesConfig(SMALL)
         with target_errors():
             self.construct(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,7 +52,6 @@ class TorchModule(Convention):
     drops_as_torch = True
     own_masks = frozenset({"attn_mask", "key_padding_mask", "is_causal"})
     instance: Any = None  # a layer that is built already: problems with its weights go to it
-    dropouts: ClassVar[tuple[str, ...]] = ("dropout",)  # what the constructor calls it
     call = "C(embed_dim, num_heads, ...), load_state_dict, (query, key, value, ...) as torch has it"
 
     def claims(self) -> Offer:
@@ -226,7 +225,7 @@ class TorchModule(Convention):
     @property
     def _drops(self) -> bool:
         """Whether the constructor takes a probability of dropout."""
-        return any(map(self._made.takes, self.dropouts))
+        return self._made.takes("dropout")
 
     def owned(self, problem: Problem, dropout: float) -> bool:
         """Return whether a problem is the instance's, in evaluation."""
@@ -263,8 +262,7 @@ class TorchModule(Convention):
     def _shape(self, problem: Problem, dropout: float) -> Iterator[tuple[str, Any]]:
         """Yield the keywords of the constructor."""
         case = problem.case
-        for name in self.dropouts:
-            yield name, dropout
+        yield "dropout", dropout
         yield "bias", case.bias == "yes"
         yield "add_bias_kv", case.bias_kv == "yes"
         yield "add_zero_attn", problem.add_zero_attn

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.targets.fit.names import bias_parts, is_weight, parts
+from mha_parity.targets.fit.names import bias_parts, is_weight, parts, snake_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^(d|dim)_?[kqv]$|^[kqv]_dim$", ("head_dim", "width")),
     (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
     (r"(kv|key_value|group|k_v).*head|kv_groups|num_groups|n_groups|n_kv|kv_h", ("kv_heads",)),
-    (r"head|^n?h$|^nh", ("heads",)),
+    (r"head|^n?h$|^nh(?!id)", ("heads",)),
     (r"^n$", ("width", "heads")),
     (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),
     ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block_?size|n_?pos|position_emb|window"
@@ -61,7 +61,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),
     ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$|^in"
       r"|^out"), ("width",)),
-    (r"layer|idx|index", ("zero",)),
+    (r"layer", ("zero",)),
     (r"device", ("device",)),
 )  # fmt: skip
 # What is given though it has a default.
@@ -115,7 +115,7 @@ def meanings(name: str) -> tuple[str, ...]:
         return ("matrix",) if len(parts(name)) == 1 else PACKED
     if name.lower() in {"kernel", "weight", "w"}:
         return PACKED
-    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    plain = snake_case(name)
     return next((found for pattern, found in _MEANINGS if re.search(pattern, plain)), ())
 
 
