@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
 from mha_parity.core.option_values import hint_of
-from mha_parity.targets import backends
+from mha_parity.targets import backends, left_out
 from mha_parity.targets.attention_call import is_adapter
 from mha_parity.targets.attribution import raised_by
 from mha_parity.targets.backends.own_tensors import own_tensors
@@ -77,6 +77,7 @@ def bind(
             bound.offer = bound.offer | {"dtype": bound.library.dtypes}  # the weights say which
         _take_weights(bound, compiled, state_dict, num_heads)
         bound.passed = {}  # the trials were no cases
+        bound.remarks = (*filter(None, (left_out.remark_on(bound.subject),)), *bound.remarks)
     except (TargetError, CandidateError):
         raise
     except Exception as error:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from mha_parity.targets.left_out import LeftOut
+
 _DEFINITIONS = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
 )  # fmt: skip
@@ -17,24 +19,27 @@ _CONSTANTS = (
     ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.UnaryOp, ast.BinOp, ast.Name,
     ast.Attribute, ast.Lambda, ast.Load, ast.operator, ast.unaryop,
 )  # fmt: skip
+_PARTIAL = frozenset({"partial", "functools.partial"})  # a function, which is not called yet
 _OF_TRAINING = frozenset({"backward", "step", "train"})
 KEPT = "only imports, functions, classes and constants are executed"
 
 
 def execute(
-    source: str, filename: str, place: str, scope: dict[str, Any], left_out: dict[str, str]
+    source: str, filename: str, place: str, scope: dict[str, Any], left_out: LeftOut, after: int = 0
 ) -> None:
-    """Execute the definitions of ``source`` in ``scope``.
+    """Execute the definitions of ``source`` in ``scope``, and add the rest to ``left_out``.
 
-    ``left_out`` maps the names that other statements would have set to where those stand. A
-    definition that itself needs such a name, or raises, is left out too.
+    A definition that itself needs a name that is left out, or raises, is left out too. Lines before
+    ``after`` have been executed already.
     """
     # So that tracebacks and `inspect` show the lines.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     for statement in ast.parse(source, filename).body:
         at = f"{place}, line {statement.lineno}" if place else f"line {statement.lineno}"
+        if (statement.end_lineno or statement.lineno) < after:
+            continue
         if not _is_kept(statement):
-            left_out |= dict.fromkeys(_bound_by(statement), at)
+            left_out.add(at, statement, _bound_by(statement))
             continue
         try:
             exec(compile(ast.Module([statement], []), filename, "exec"), scope)  # noqa: S102  (what the user asked for)
@@ -42,10 +47,12 @@ def execute(
             raise
         except Exception as error:  # noqa: BLE001  (whatever the target's definition raises)
             said = (
-                explain_name_error(error, left_out) if isinstance(error, NameError) else str(error)
+                explain_name_error(error, left_out.names)
+                if isinstance(error, NameError)
+                else str(error)
             )
             reason = f"{at}: {type(error).__name__}: {said}"
-            left_out |= dict.fromkeys(_bound_by(statement), reason)
+            left_out.names |= dict.fromkeys(_bound_by(statement), reason)
 
 
 def has_training_loop(path: Path) -> bool:
@@ -78,9 +85,15 @@ def _is_kept(statement: ast.stmt) -> bool:
 
 
 def _is_constant(value: ast.expr) -> bool:
-    """Return whether an expression only names and combines constants, functions and lambdas."""
+    """Return whether an expression only names and combines constants, functions and lambdas.
+
+    ``functools.partial`` of such is a function.
+    """
     if isinstance(value, ast.Lambda):
         return True
+    if isinstance(value, ast.Call) and ast.unparse(value.func) in _PARTIAL:
+        given = [*value.args, *(each.value for each in value.keywords)]
+        return all(map(_is_constant, given))
     return all(isinstance(node, _CONSTANTS) for node in ast.walk(value))
 
 

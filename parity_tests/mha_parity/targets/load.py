@@ -16,6 +16,7 @@ from mha_parity.core.option_values import hint_of
 from mha_parity.targets.command import EXEC
 from mha_parity.targets.command_files import command
 from mha_parity.targets.definitions import KEPT
+from mha_parity.targets.left_out import of_module, require_unchanged
 from mha_parity.targets.methods import target_in
 from mha_parity.targets.modules import PREFIX, from_file
 from mha_parity.targets.onnx_model import SUFFIX, OnnxModel
@@ -34,14 +35,15 @@ def load(text: str) -> Any:
     """Return the function or class that ``text`` names.
 
     A file is executed as a module of its package or of its own (not as ``__main__``). Of a notebook
-    only imports, definitions and constants are executed, and of a file where the rest raises. The
+    only imports, definitions and constants are executed, and of a file from where it raises on. The
     attribute may be nested: ``file.py:Class.method``. ``exec:COMMAND`` starts a program,
     and a file of the suffix ``.onnx`` is a model for onnxruntime.
 
     Raises
     ------
     TargetError
-        No such module, file or attribute; it is not callable; importing it raised.
+        No such module, file or attribute; it is not callable; importing it raised; what was not
+        executed may change what it reads.
 
     """
     if text.startswith(EXEC):
@@ -57,6 +59,7 @@ def load(text: str) -> Any:
     else:
         module = _guarded(text, place, lambda: _module(text, place))
     found = _attribute(text, module, attribute)
+    require_unchanged(text, module, found)
     if library := needed_by(found):
         raise TargetError(
             f"got the target {text!r}, but {attribute} needs {library}, which is not installed; "
@@ -195,7 +198,7 @@ def _attribute(text: str, module: ModuleType, dotted: str) -> Any:
 
 def _missing(text: str, holder: Any, word: str) -> str:
     """Say which attribute is missing, why, and which are closest."""
-    left_out = getattr(holder, "__left_out__", {})
+    left_out = of_module(holder).names
     if word in left_out:
         return f"got the target {text!r}, but {word!r} was left out ({left_out[word]}): {KEPT}."
     public = [n for n in dir(holder) if not n.startswith("_") and callable(getattr(holder, n))]

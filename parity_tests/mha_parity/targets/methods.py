@@ -35,7 +35,7 @@ def target_in(holder: Any, name: str) -> Any:
         READS: _attributes_read(holder, found),
     }
     metaclass: Any = type(holder)
-    return metaclass(f"{holder.__name__}.{name}", (holder,), body)
+    return metaclass(name, (holder,), body)
 
 
 def _is_of_objects(holder: type, name: str) -> bool:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import sys
+import traceback
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -13,12 +14,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from mha_parity.targets import definitions, notebook, stand_ins
+from mha_parity.targets.left_out import LeftOut, keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PREFIX = "mha_parity_target_"
 MOST_MISSING = 32  # libraries and folders that one target may lack
+FROM_THERE = "from there on its imports, functions, classes and constants alone were executed."
+TRAINS = (
+    "importing the file would train a model: its imports, functions, classes and constants alone "
+    "were executed."
+)
 LEVELS = 12  # folders above a file in which its imports are looked for
 
 
@@ -26,31 +33,50 @@ def from_file(path: Path, attribute: str) -> ModuleType:
     """Return the module of a file or of a notebook.
 
     A file in a package is imported as part of it, with the package's folder on ``sys.path``; any
-    other one is a module of its own, with its own folder there. Where executing the file raises, or
-    would train a model, its definitions alone are executed, if ``attribute`` is among them. A
-    library that is missing is looked for in the folders above, and replaced by a stand-in.
+    other one is a module of its own, with its own folder there. From where executing the file
+    raises, and of one that would train a model, definitions alone are executed, if ``attribute`` is
+    among them. A library that is missing is looked for in the folders above, and replaced by a
+    stand-in.
     """
     package = _package(path)
     _search(path, package)
     if path.suffix == ".ipynb":
         name = f"{PREFIX}{path.stem}"
         return _with_missing(path, lambda: notebook.load_notebook(path, name))
-    if definitions.has_training_loop(path) and (module := _definitions(path, package, attribute)):
+    if definitions.has_training_loop(path) and (
+        module := _definitions(path, package, attribute, LeftOut(why=TRAINS))
+    ):
         return module
     try:
         return _with_missing(path, lambda: _executed(path, package))
     except (SyntaxError, ModuleNotFoundError):
         raise
-    except (Exception, SystemExit):
-        if module := _definitions(path, package, attribute):
+    except (Exception, SystemExit) as error:
+        line = _raised_at(path, error)
+        said = f"{type(error).__name__}{f': {error}' if str(error) else ''}"
+        why = f"importing the file raises {said} [{path.name}:{line}]: {FROM_THERE}"
+        if module := _definitions(path, package, attribute, LeftOut(why=why), line):
             return module
         raise
 
 
-def _definitions(path: Path, package: tuple[str, ...], attribute: str) -> ModuleType | None:
-    """Return the definitions of a file, None where ``attribute`` is not among them."""
+def _raised_at(path: Path, error: BaseException) -> int:
+    """Return the line of a file at whose execution an exception was raised; 0 if at none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f.lineno for f in frames if f.filename == str(path) and f.name == "<module>"]
+    return (lines[-1] or 0) if lines else 0
+
+
+def _definitions(
+    path: Path, package: tuple[str, ...], attribute: str, left_out: LeftOut, after: int = 0
+) -> ModuleType | None:
+    """Return the definitions of a file, None where ``attribute`` is not among them.
+
+    What was executed before line ``after``, which raised, stays as it is.
+    """
+    begun = sys.modules.get(_name(path, package)) if after else None
     with suppress(Exception):
-        module = _with_missing(path, lambda: _defined(path, package))
+        module = _with_missing(path, lambda: _defined(path, package, left_out, begun, after))
         if hasattr(module, attribute.partition(".")[0]):
             return module
     return None
@@ -194,9 +220,8 @@ def _holds(folder: Path, module: str) -> bool:
 
 def _executed(path: Path, package: tuple[str, ...]) -> ModuleType:
     if not package:
-        return _alone(path, f"{PREFIX}{path.stem}")
-    stem = () if path.stem == "__init__" else (path.stem,)
-    name = ".".join((*package, *stem))
+        return _alone(path, _name(path, package))
+    name = _name(path, package)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -206,6 +231,12 @@ def _executed(path: Path, package: tuple[str, ...]) -> ModuleType:
         pass
     _bare_packages(path, package)
     return _alone(path, name)
+
+
+def _name(path: Path, package: tuple[str, ...]) -> str:
+    """Return under which name a file is imported."""
+    stem = () if path.stem == "__init__" else (path.stem,)
+    return ".".join((*package, *stem)) if package else f"{PREFIX}{path.stem}"
 
 
 def _bare_packages(path: Path, package: tuple[str, ...]) -> None:
@@ -229,14 +260,21 @@ def _alone(path: Path, name: str) -> ModuleType:
     return module
 
 
-def _defined(path: Path, package: tuple[str, ...]) -> ModuleType:
-    """Return a module of the definitions of a file that cannot be executed."""
-    _bare_packages(path, package)
-    module = ModuleType(".".join((*package, path.stem)) if package else f"{PREFIX}{path.stem}")
+def _defined(
+    path: Path,
+    package: tuple[str, ...],
+    left_out: LeftOut,
+    begun: ModuleType | None,
+    after: int,
+) -> ModuleType:
+    """Return a module of the definitions of a file that cannot be executed, or not to its end."""
+    if begun is None:
+        _bare_packages(path, package)
+    module = ModuleType(_name(path, package)) if begun is None else begun
     module.__file__ = str(path)
     module.__package__ = ".".join(package)
-    left_out: dict[str, str] = {}
-    vars(module)["__left_out__"] = left_out
+    keep(module, left_out)
     sys.modules[module.__name__] = module
-    definitions.execute(path.read_text("utf-8"), str(path), "", vars(module), left_out)
+    scope, text = vars(module), path.read_text("utf-8")
+    definitions.execute(text, str(path), "", scope, left_out, after if begun else 0)
     return module

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.environment import installed
 from mha_parity.targets.definitions import execute
+from mha_parity.targets.left_out import LeftOut, keep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +23,13 @@ HELP = re.compile(r"[\w.]+\?{1,2}")  # `name?` and `name??` show the documentati
 def load_notebook(path: Path, name: str) -> ModuleType:
     """Execute the imports, definitions and constants of a notebook and return them as a module.
 
-    ``module.__left_out__`` maps the names that other statements would have set to where those
-    stand. A cell that is no Python (a shell or cell magic) is left out whole.
+    The module keeps what was left out, and where it stands. A cell that is no Python (a shell or
+    cell magic) is left out whole.
     """
     made = ModuleType(name)
     made.__file__ = str(path)
-    left_out: dict[str, str] = {}
-    vars(made)["__left_out__"] = left_out
+    left_out = LeftOut()
+    keep(made, left_out)
     sys.modules[name] = made
     for number, text in enumerate(map(cell_python, code_cells(path)), start=1):
         execute(text, f"{path.name}[cell {number}]", f"cell {number}", vars(made), left_out)

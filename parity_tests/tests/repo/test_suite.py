@@ -36,7 +36,8 @@ PRIVATE = {
         "both ways give one answer, so that only the choice shows", "prepared._fits"
     ),
     "numpy/test_engine_threads.py": (
-        "threads that are all busy stand in the place of the engine's", "pool._helpers"
+        "busy threads, and a BLAS of two threads, stand in the place of the engine's",
+        "pool._blas_libraries", "pool._helpers"
     ),
     "worker/test_isolation.py": (
         GUARD, "Process._resident", "candidate._process", "candidate._setup"

@@ -15,6 +15,7 @@ from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.run import remarks
 from mha_parity.targets import definitions, load, notebook, stand_ins
 from mha_parity.targets.bind import KNOWN, bind
+from mha_parity.targets.left_out import LeftOut
 from subject_checks import SUBJECTS
 
 # Modules that a test leaves behind.
@@ -57,7 +58,7 @@ def write(tmp_path: Path) -> Callable[[str], str]:
     ("text", "name"),
     [
         ("mha_numpy:MultiheadAttention", "MultiheadAttention"),
-        ("mha_numpy:MultiheadAttention.forward", "forward"),
+        ("mha_numpy:MultiheadAttention.forward", "MultiheadAttention"),
         (f"{SUBJECTS}/projected.py:f", "f"),
         (f"{SUBJECTS}/keep_mask.py:Looped.heads", "heads"),
         (f"{SUBJECTS}/attention.ipynb:f", "f"),
@@ -65,7 +66,10 @@ def write(tmp_path: Path) -> Callable[[str], str]:
     ids=["module", "method", "file", "method_in_file", "notebook"],
 )
 def test_names_what_it_says(text: str, name: str) -> None:
-    """Modules, files and notebooks are loaded, and attributes of attributes found."""
+    """Modules, files and notebooks are loaded, and attributes of attributes found.
+
+    The method by which an object is called is its class.
+    """
     assert load.load(text).__name__ == name
 
 
@@ -305,12 +309,12 @@ def test_a_cell_that_needs_what_was_left_out_is_left_out_too() -> None:
 def executed(*cells: str) -> dict[str, Any]:
     """Execute cells as those of a notebook and return the names they leave."""
     scope: dict[str, Any] = {}
-    left_out: dict[str, str] = {}
+    left_out = LeftOut()
     for number, cell in enumerate(cells, start=1):
         text = notebook.cell_python(cell)
         definitions.execute(text, f"cell {number}", f"cell {number}", scope, left_out)
     scope.pop("__builtins__", None)
-    return scope | {"left out": left_out}
+    return scope | {"left out": left_out.names}
 
 
 def test_a_notebook_is_defined_and_not_run() -> None:

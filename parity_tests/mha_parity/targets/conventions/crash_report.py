@@ -7,6 +7,7 @@ import traceback
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.attribution import is_harness, raised_in
 from mha_parity.targets.definitions import explain_name_error
+from mha_parity.targets.left_out import KEPT_BY, LeftOut
 
 DEPTH = 4  # frames of the candidate that a report shows
 
@@ -32,9 +33,9 @@ def _message(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    left_out = trace.tb_frame.f_globals.get("__left_out__") if trace is not None else None
-    if isinstance(error, NameError) and isinstance(left_out, dict):
-        return explain_name_error(error, left_out)
+    left_out = trace.tb_frame.f_globals.get(KEPT_BY) if trace is not None else None
+    if isinstance(error, NameError) and isinstance(left_out, LeftOut):
+        return explain_name_error(error, left_out.names)
     try:
         return str(error)
     except Exception:  # noqa: BLE001  (whatever the target's exception raises when it is printed)
