@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -150,3 +151,46 @@ def named_scores(query, key, value):
     """Right: returns weights and output by name."""
     weights = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
     return Attended(weights, weights @ value)
+
+
+class OwnNorm:
+    """A LayerNorm of arrays."""
+
+    def __init__(self, dim):
+        self.gamma, self.beta = np.ones(dim), np.zeros(dim)
+
+    def __call__(self, x):
+        """Return rows of mean 0 and variance 1, scaled and shifted."""
+        centred = x - x.mean(-1, keepdims=True)
+        return self.gamma * centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) + self.beta
+
+
+class OfArrays:
+    """Right: a single sequence (L, E) of arrays is normalised, and added to the output."""
+
+    factor = 1.0
+
+    def __init__(self, d_model, num_heads):
+        self.heads, self.norm = num_heads, OwnNorm(d_model)
+        rng = np.random.default_rng(0)
+        self.W_q, self.W_k, self.W_v, self.W_o = (rng.random((d_model, d_model)) for _ in range(4))
+
+    def forward(self, x):
+        """Return (L, E)."""
+        if x.ndim != 2:
+            raise ValueError("a single sequence is wanted")
+        rows = self.norm(x)
+        q, k, v = (
+            (rows @ w).reshape(len(x), self.heads, -1).swapaxes(0, 1)
+            for w in (self.W_q, self.W_k, self.W_v)
+        )
+        scores = self.factor * q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+        odds = np.exp(scores - scores.max(-1, keepdims=True))
+        mixed = (odds / odds.sum(-1, keepdims=True) @ v).swapaxes(0, 1).reshape(x.shape)
+        return x + mixed @ self.W_o
+
+
+class OfArraysTwice(OfArrays):
+    """Wrong: takes the scores twice."""
+
+    factor = 2.0

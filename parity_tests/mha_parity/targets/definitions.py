@@ -87,13 +87,12 @@ def _is_kept(statement: ast.stmt) -> bool:
 def _is_constant(value: ast.expr) -> bool:
     """Return whether an expression only names and combines constants, functions and lambdas.
 
-    ``functools.partial`` of such is a function.
+    ``functools.partial`` is a function, whatever it is given.
     """
     if isinstance(value, ast.Lambda):
         return True
     if isinstance(value, ast.Call) and ast.unparse(value.func) in _PARTIAL:
-        given = [*value.args, *(each.value for each in value.keywords)]
-        return all(map(_is_constant, given))
+        return True
     return all(isinstance(node, _CONSTANTS) for node in ast.walk(value))
 
 

@@ -50,3 +50,11 @@ def test_an_output_in_a_dataclass_is_found(name: str) -> None:
 def test_an_output_in_a_dataclass_is_judged() -> None:
     """Keys in the place of values are seen."""
     assert Outcome.FAIL == judged("NamedOfKeys", fail_fast=True).outcome
+
+
+def test_a_norm_of_a_class_of_arrays_is_taken_out() -> None:
+    """The part is replaced by a function of rows; a single sequence may have its input added."""
+    verdict = judged("OfArrays")
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
+    assert "`norm` taken out" in " ".join(verdict.notes)
+    assert Outcome.FAIL == judged("OfArraysTwice", fail_fast=True).outcome

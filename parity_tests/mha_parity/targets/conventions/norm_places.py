@@ -18,6 +18,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import Arguments
+from mha_parity.targets.fit.build import is_module, replace_part
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
 
 if TYPE_CHECKING:
@@ -113,8 +114,9 @@ def _called(convention: InterpretedCalls, problem: Problem, seen: Callable[[str,
 
 @contextmanager
 def _watched(layer: Any, paths: tuple[str, ...], seen: Callable[[str, Any], Any]) -> Iterator[None]:
-    if not hasattr(layer, "get_submodule"):
-        layer.replaced |= {path: partial(seen, path) for path in paths}
+    if not is_module(layer):
+        for path in paths:
+            replace_part(layer, path, partial(seen, path))
         yield
         return
     held = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from contextlib import contextmanager, suppress
+from dataclasses import FrozenInstanceError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,13 +143,40 @@ def move(layer: Any, dtype: str, device: str) -> None:
 
 def replace_by_identity(layer: Any, path: str) -> None:
     """Put the identity in the place of one module of a layer."""
-    if not hasattr(layer, "get_submodule"):
-        layer.replaced[path] = lambda rows: rows
+    if not is_module(layer):
+        replace_part(layer, path, lambda rows: rows)
         return
     import torch
 
     holder, _, name = path.rpartition(".")
     setattr(layer.get_submodule(holder), name, torch.nn.Identity())
+
+
+def replace_part(layer: Any, path: str, function: Callable[[Any], Any]) -> None:
+    """Put a function of rows in the place of one part of a layer that is no module of torch."""
+    if hasattr(layer, "replaced"):
+        layer.replaced[path] = function
+        return
+    *way, name = path.split(".")
+    for step in way:
+        layer = getattr(layer, step)
+    try:
+        setattr(layer, name, FunctionOfRows(function))
+    except FrozenInstanceError:
+        object.__setattr__(layer, name, FunctionOfRows(function))
+
+
+class FunctionOfRows:
+    """A part of a layer that applies a function to rows, however it is called."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __call__(self, rows: Any, *_args: Any, **_options: Any) -> Any:
+        """Return what the function returns."""
+        return self._function(rows)
+
+    forward = __call__
 
 
 @contextmanager

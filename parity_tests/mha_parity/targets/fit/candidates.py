@@ -172,7 +172,10 @@ class Layers:
                 answers |= self.answered
                 if not self.answered and (layout, arrangement) == ("batch_first", "rows"):
                     yield from _of_one_length(how, construction)
-                if self.answered and layout == "batch_first" and arrangement in ADDED_TO:
+                single = layout == "unbatched" and arrangement == "rows"
+                if self.answered and (
+                    single or (layout == "batch_first" and arrangement in ADDED_TO)
+                ):
                     yield replace(how, residual=True)
                 if many and not projected and arrangement == "rows":
                     yield replace(how, many_heads=False)
@@ -236,9 +239,10 @@ class Layers:
 def _sorted(layer: Any, found: Sequence[layer_arrays.Leaf]) -> SortedLeaves:
     """Return the arrays of a layer by what they hold; norms that cannot be taken out as others."""
     kept = sorted_by_name(found)
-    if not isinstance(layer, HoldsParameters) or layer.replaces_modules:
-        return kept
-    return replace(kept, norms=(), others=(*kept.others, *kept.norms))
+    whole = not isinstance(layer, HoldsParameters) or layer.replaces_modules
+    parts = tuple(leaf for leaf in kept.norms if whole and "." in leaf.path)
+    rest = (leaf for leaf in kept.norms if leaf not in parts)
+    return replace(kept, norms=parts, others=(*kept.others, *rest))
 
 
 def _heads(*, one_head: bool, known: bool) -> tuple[int, ...]:
