@@ -211,6 +211,11 @@ def replay(
     from mha_parity.commands import replay as replaying
     from mha_parity.report.notebook_view import console, picture_display
 
+    if not isinstance(case, str):
+        raise ValueError(  # noqa: TRY004  (as documented: each wrong argument is a ValueError)
+            f"got {case!r:.60} for the id of a case, but should be a text as a report prints it; "
+            "pass replay(case, target)."
+        )
     asked = with_keywords(options or Options(), keywords)
     bound, name = _opened(_named(target), replaying.in_process(asked) if pdb else asked)
     display = picture_display()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from mha_parity.run import answer_dtype
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from mha_parity.core.options import Options
     from mha_parity.run.case_run import CaseResult
 
-SERVED = 4  # cases of either kind that a border between S = L and S unlike L rests on
+SERVED = 4  # cases of either kind that a border between S = L and S unlike L, or dtypes, rests on
 OFTEN = 0.5  # of the cases of S unlike L fail, at least: else something else decides
 REST = "judge the rest with --features inputs=self"
 
@@ -33,6 +34,7 @@ def not_served_remarks(
         answer_dtype.remark(getattr(candidate, "answer_dtypes", {}), options),
         not_cross(reasons, offer),
         fails_cross(case_results),
+        fails_in_one_dtype(case_results),
     )
     return tuple(filter(None, found))
 
@@ -51,6 +53,21 @@ def not_cross(reasons: Mapping[tuple[str, str], str], offer: Offer) -> str:
     if not reason or offer["inputs"] != ("self",):
         return ""
     return f"S unlike L is not served ({reason}): judged with --features inputs=self"
+
+
+def fails_in_one_dtype(case_results: Sequence[CaseResult]) -> str:
+    """Say that all failures are of one dtype and the others hold, where it is so."""
+    judged = [each for each in case_results if not each.inconclusive]
+    failing = {each.case.dtype for each in judged if each.fails}
+    others = Counter(each.case.dtype for each in judged if each.case.dtype not in failing)
+    if len(failing) != 1 or not others or min(others.values()) < SERVED:
+        return ""
+    names = list(others)
+    said = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return (
+        f"fails in {failing.pop()} alone; {said} hold{'s' * (len(names) == 1)}, which --dtypes "
+        f"{','.join(names)} judges alone."
+    )
 
 
 def fails_cross(case_results: Sequence[CaseResult]) -> str:

@@ -192,6 +192,12 @@ def test_a_replay_elsewhere_shows_text_alone(capsys: pytest.CaptureFixture[str])
     assert "<" not in capsys.readouterr().out
 
 
+def test_a_target_in_the_place_of_the_case_is_said_in_one_sentence() -> None:
+    """`judge` takes its target first, `replay` the case."""
+    with pytest.raises(ValueError, match="for the id of a case, but should be a text as a report"):
+        mha_parity.replay(unscaled, "qkv-N1-L5-S5-H1-D4-unbatched-float64-s0")  # type: ignore[arg-type]
+
+
 def test_a_case_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     """The expression that a report prints shows the failing case of a local function."""
 

@@ -9,6 +9,7 @@ from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import EXTREME_VALUES, make_offer
 from mha_parity.run import summary
 from mha_parity.run.case_run import CaseResult
+from subject_checks import check_subject
 
 CASE = Case(seed=1, batch=1, queries=2, keys=2, heads_count=1, head_dim=2)
 
@@ -36,3 +37,15 @@ def test_extreme_values_that_no_case_has_leave_nothing_open() -> None:
         row = rows["regime", value]
         assert ("not drawn", summary.NOT_DRAWN) == (row.status, row.note)
     assert "inconclusive" == rows["regime", "normal"].status
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("float32_inside.py:softmax_cast_back", True), ("further_arguments.py:OfMapUnscaled", False)],
+)
+def test_dtypes_that_hold_beside_one_that_fails_are_named(name: str, said: bool) -> None:
+    """A softmax in float32 fails in float64 alone; a wrong scale fails in both."""
+    dtypes = ("float64", "float32")
+    notes = check_subject(name, cases=40, dtypes=dtypes).notes
+    note = "fails in float64 alone; float32 holds, which --dtypes float32 judges alone."
+    assert said == (note in notes), notes

@@ -22,6 +22,7 @@ from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.optional_arguments import left_out_in_self, takes_scale
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
+from mha_parity.targets.conventions.signatures import signature
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
@@ -161,7 +162,8 @@ class Fitted(InterpretedCalls):
                     with_lengths(best, self._named[0], self._ask, dtype), self._named[1], search
                 )
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
-        named = parameters.of_callable(self.subject)
+        readable = signature(self.subject) is not None
+        named = parameters.of_callable(self.subject) if readable else None
         raise TargetError(why_refused(self.name, self._layers, trials, named))
 
     def _look_for_keys(

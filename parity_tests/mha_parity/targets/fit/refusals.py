@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.search import Ask, InterpretationResult
 
 FEW = 8  # interpretations that are tried at other lengths
+NO_FORWARD = "_forward_unimplemented"  # what torch.nn.Module has until a class defines one
 
 
 def refuse_output_unapplied(ask: Ask, name: str, how: Interpretation, dtype: str) -> None:
@@ -195,7 +196,7 @@ def why_refused(
     name: str,
     layers: Layers | None,
     trials: Sequence[InterpretationResult],
-    named: Sequence[inspect.Parameter],
+    named: Sequence[inspect.Parameter] | None,
 ) -> str:
     """Return why nothing fits a class (``layers``), or a function (None) of these parameters."""
     offenders = () if layers is None else layers.offenders
@@ -214,13 +215,15 @@ def why_refused(
     return f"got {name}{why}; {ADAPTER}."
 
 
-def _unreadable(named: Sequence[inspect.Parameter]) -> str:
-    """Return why no call of a function was made."""
+def _unreadable(named: Sequence[inspect.Parameter] | None) -> str:
+    """Return why no call of a function was made; None: its parameters cannot be known."""
+    if named is None:
+        return " without a readable signature"
     said = ", ".join(f"`{each.name}`" for each in named)
     if named and all(_is_a_size(each) for each in named):
         makes = f", but {said} are sizes and no inputs, so that it may make an attention"
         return f"{makes}; call it in the file and name what it returns"
-    return f", but {said} do not say which is what" if said else " without a readable signature"
+    return f", but {said} do not say which is what" if said else ", but it takes no arguments"
 
 
 def _is_a_size(parameter: inspect.Parameter) -> bool:
@@ -233,8 +236,9 @@ def _obstacle(layers: Layers) -> str:
     """Return why no call of a class was made."""
     if layers.obstacles:
         return layers.obstacles[0]
-    if forward(layers.kind) is layers.kind:
-        return "its instances cannot be called"
+    call = forward(layers.kind)
+    if call is layers.kind or getattr(call, "__name__", "") == NO_FORWARD:
+        return "it has no `forward` and no `__call__`; name the method that computes, Class.method"
     return "its call takes no rows" if layers.is_built else "no way to build it was found"
 
 
@@ -305,7 +309,7 @@ def refusal_nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> s
 
     Or what every call raised.
     """
-    said = {each.missed for each in trials}
+    said = {each.missed.rstrip(".") for each in trials}
     if len(said) == 1 and min(said).startswith("raised "):
         return f"got {name}, but every call that was tried {said.pop()}; mend that, or {ADAPTER}."
     lacking = " is not installed"  # of what raised, the reason that an installation mends
@@ -313,7 +317,7 @@ def refusal_nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> s
     calls: dict[str, list[str]] = {}
     for each in nearest:
         how = f"{each.interpretation}{_with_others(each.interpretation)}".rstrip(",")
-        calls.setdefault(each.missed, []).append(how)
+        calls.setdefault(each.missed.rstrip("."), []).append(how)
     missed = (f"{_alternatives(how)}: {what}" for what, how in calls.items())
     return (
         f"got {name}, but no way to call it computes attention; nearest tried: "
