@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.features import AXES, make_offer
-from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import NEARLY_KEYS, FeatureProbe
 from mha_parity.targets.conventions.fitted_gradients import no_gradients
 from mha_parity.targets.conventions.grouped_heads import (
@@ -22,7 +21,6 @@ from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.optional_arguments import left_out_in_self, takes_scale
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
-from mha_parity.targets.conventions.signatures import signature
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
@@ -162,9 +160,7 @@ class Fitted(InterpretedCalls):
                     with_lengths(best, self._named[0], self._ask, dtype), self._named[1], search
                 )
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
-        readable = signature(self.subject) is not None
-        named = parameters.of_callable(self.subject) if readable else None
-        raise TargetError(why_refused(self.name, self._layers, trials, named))
+        raise TargetError(why_refused(self.name, self._layers, trials, self.subject))
 
     def _look_for_keys(
         self, best: InterpretationResult, trials: Sequence[InterpretationResult]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments
-from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.conventions.signatures import forward, signature
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.fillers import filler_text
 from mha_parity.targets.fit.search import (
@@ -196,9 +196,9 @@ def why_refused(
     name: str,
     layers: Layers | None,
     trials: Sequence[InterpretationResult],
-    named: Sequence[inspect.Parameter] | None,
+    subject: Any,
 ) -> str:
-    """Return why nothing fits a class (``layers``), or a function (None) of these parameters."""
+    """Return why nothing fits a class (``layers``), or a function (None)."""
     offenders = () if layers is None else layers.offenders
     if layers is not None and offenders:
         return refusal_without_counterpart(name, offenders, layers.inner)
@@ -211,14 +211,15 @@ def why_refused(
         return refusal_of_unnamed_roles(name, best.correlation, best.interpretation.unnamed)
     if trials:
         return refusal_nothing_fits(name, trials)
-    why = _unreadable(named) if layers is None else f", but {_obstacle(layers)}"
+    why = _unreadable(subject) if layers is None else f", but {_obstacle(layers)}"
     return f"got {name}{why}; {ADAPTER}."
 
 
-def _unreadable(named: Sequence[inspect.Parameter] | None) -> str:
-    """Return why no call of a function was made; None: its parameters cannot be known."""
-    if named is None:
+def _unreadable(function: Any) -> str:
+    """Return why no call of a function was made."""
+    if signature(function) is None:
         return " without a readable signature"
+    named = parameters.of_callable(function)
     said = ", ".join(f"`{each.name}`" for each in named)
     if named and all(_is_a_size(each) for each in named):
         makes = f", but {said} are sizes and no inputs, so that it may make an attention"
