@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
 PREFIX = "mha_parity_target_"
 MOST_MISSING = 32  # libraries and folders that one target may lack
-FROM_THERE = "from there on its imports, functions, classes and constants alone were executed."
-TRAINS = (
-    "importing the file would train a model: its imports, functions, classes and constants alone "
-    "were executed."
-)
+DEFINITIONS_ALONE = "its imports, functions, classes and constants alone were executed."
+TRAINS = f"importing the file would train a model: {DEFINITIONS_ALONE}"
 LEVELS = 12  # folders above a file in which its imports are looked for
 
 
@@ -54,7 +51,8 @@ def from_file(path: Path, attribute: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         line = _raised_at(path, error)
         said = f"{type(error).__name__}{f': {error}' if str(error) else ''}"
-        why = f"importing the file raises {said} [{path.name}:{line}]: {FROM_THERE}"
+        where = f" [{path.name}:{line}]: from there on" if line else ":"
+        why = f"importing the file raises {said}{where} {DEFINITIONS_ALONE}"
         if module := _definitions(path, package, attribute, LeftOut(why=why), line):
             return module
         raise
