@@ -288,7 +288,9 @@ class _Session:
         if known and not self.measurements.findings:
             return ()
         failing = [each.problem.case for each in self.seen if each.failing]
-        return self.measurements.causes or self.measurements.facts(failing)
+        # The time of the experiments may have passed while names were tried on what they saw.
+        deadline = Deadline(max(self.deadline.left, MIN_EXPERIMENT_SECONDS))
+        return self.measurements.causes or self.measurements.facts(failing, deadline.running)
 
 
 def has_time_for_pair(running: Callable[[float], bool]) -> Callable[[], bool]:

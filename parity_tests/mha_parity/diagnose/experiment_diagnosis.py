@@ -41,7 +41,6 @@ class ExperimentDiagnosis:
     def __init__(self, candidate: Candidate, running: Callable[[], bool]) -> None:
         """Make the experiments while there is time."""
         self.candidate = candidate
-        self.running = running
         caller = Caller(candidate, running)
         self.findings = cause_findings(run_experiments(caller))
         self.trials = caller.trials
@@ -70,17 +69,18 @@ class ExperimentDiagnosis:
             return ()
         return tuple(as_diagnosis(f) for f in found if f.understood or f.stage == "weights")
 
-    def facts(self, failing: Sequence[Case] = ()) -> tuple[Diagnosis, ...]:
-        """Return what was not understood, with the facts that narrow it down.
+    def facts(self, failing: Sequence[Case], running: Callable[[], bool]) -> tuple[Diagnosis, ...]:
+        """Return what was not understood, with the facts that narrow it down while there is time.
 
         Where nothing plain is wrong, these are what the plainest of the failing cases needs.
         """
+        self.caller.running = running
         if not self.findings and (found := next(self._needs(failing), None)):
             return (self._narrowed(found),)
         causes = [as_diagnosis(f) for f in self.findings if not f.understood]
         # The weights that the experiments have read say what can be read out of them.
         weights = any(f.stage == "weights" for f in self.findings)
-        stage, *others = probes.measure(self.candidate, self.running, weights=not weights)
+        stage, *others = probes.measure(self.candidate, running, weights=not weights)
         sentences = others[:FACTS] or ([stage] if not causes else [])
         return (
             *causes,

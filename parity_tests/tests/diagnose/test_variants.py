@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import make_offer
+from mha_parity.diagnose import diagnose
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
@@ -325,9 +327,37 @@ def test_what_is_wrong_beyond_a_size_is_measured_there() -> None:
     """The border is found by bisection, and the weights are read at a size beyond it."""
     case = plain_case(PROJECTED).replace(keys=513, batch=4, head_dim=3)
     candidate = caller(ScaledBeyond, PROJECTED).candidate
-    (found,) = ExperimentDiagnosis(candidate, lambda: True).facts([case])
+    (found,) = ExperimentDiagnosis(candidate, lambda: True).facts([case], lambda: True)
     assert found.title.startswith("wherever S > 400: the effective scale is 0.17")
     assert "wrong with S > 400, and right without it" == found.evidence
+
+
+class FirstKeys(Attention):
+    """Keys from 512 on get no weight."""
+
+    last = 512
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide them."""
+        scores = super().mask_scores(scores)
+        return np.where(np.arange(scores.shape[-1]) < self.last, scores, -np.inf)
+
+
+def test_a_border_beyond_all_sizes_tried_is_said_though_names_took_the_time() -> None:
+    """Names tried on two thousand keys take all the time there is: what needs the size is asked."""
+    candidate = caller(FirstKeys, PROJECTED).candidate
+    cases = [plain_case(PROJECTED).replace(keys=keys, seed=keys) for keys in (2047, 513, 1279)]
+    problems = [make_problem(case) for case in cases]
+    (found,) = diagnose(candidate, [(each, candidate(each)) for each in problems])
+    assert found.title.startswith("wherever S > 512: keys from 512 on ")
+    assert "wrong with S > 512, and right without it" == found.evidence
+
+
+def test_a_right_attention_of_many_keys_needs_nothing() -> None:
+    """No border is found where no size is wrong."""
+    case = plain_case(PROJECTED).replace(keys=513)
+    assert needed(caller(FirstKeys, PROJECTED), case) is not None
+    assert needed(caller(Attention, PROJECTED), case) is None
 
 
 class SumOfAll(Attention):
