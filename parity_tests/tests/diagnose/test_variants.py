@@ -315,6 +315,62 @@ def test_the_features_that_are_wrong_together_alone_are_said() -> None:
     assert not needed(caller(Attention, PROJECTED | axes), case)
 
 
+class BelowTheFill(Attention):
+    """Hidden scores are filled with -100, which scores of a wide range lie below."""
+
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
+        """Fill where the mask says -inf."""
+        return np.where(mask == -np.inf, np.float64(-100), scores)
+
+
+MASKED = PROJECTED | {
+    "attn": ("none", "bool2d", "bool3d"), "regime": ("normal", "wide_range"),
+}  # fmt: skip
+
+
+def test_what_other_failing_cases_fail_without_is_said_of_one_case_alone() -> None:
+    """Sizes and the kind of a mask that a case of smaller sizes and another mask does without.
+
+    Where the other case has them too, nothing else is said than of one.
+    """
+    asking = caller(BelowTheFill, MASKED)
+    wide = plain_case(MASKED).replace(regime="wide_range", attn="bool3d")
+    drawn = [wide.replace(queries=21, keys=21, head_dim=15, seed=seed) for seed in range(40)]
+    first = next(each for each in drawn if needed(asking, each))
+    found = needed(asking, first)
+    assert found is not None
+    assert "right without any one of them" in found.sentence
+    small = first.replace(attn="bool2d", queries=17, keys=17, head_dim=5)
+    other = next(c for seed in range(40) if needed(asking, c := small.replace(seed=seed)))
+    apart = found.compared(asking, [first, other])
+    assert apart is not None
+    assert "right without" not in apart.sentence
+    assert apart.sentence.startswith("wrong with regime=wide_range")
+    assert "one failing case needs attn=bool3d" in apart.sentence
+
+
+def test_needs_that_other_failing_cases_share_are_said_of_all() -> None:
+    """Another size of the same rule and the same features change nothing of the sentence."""
+    axes = {"scale": ("default", "given"), "attn": ("none", "float2d")}
+    asking = caller(HalvedTogether, PROJECTED | axes)
+    case = plain_case(PROJECTED | axes).replace(scale="given", attn="float2d", keys=12)
+    found = needed(asking, case)
+    assert found is not None
+    compared = found.compared(asking, [case, case.replace(keys=31, queries=7, seed=3)])
+    assert compared is not None
+    assert found.sentence == compared.sentence
+
+
+def test_what_time_did_not_allow_to_ask_is_not_said_to_be_needed() -> None:
+    """Where the time is over while a case is made plain nothing is said."""
+    axes = {"scale": ("default", "given"), "attn": ("none", "float2d")}
+    asking = caller(HalvedTogether, PROJECTED | axes)
+    case = plain_case(PROJECTED | axes).replace(scale="given", attn="float2d", keys=12)
+    left = iter([True] * 5)
+    asking.running = lambda: next(left, False)
+    assert needed(asking, case) is None
+
+
 class ScaledBeyond(Attention):
     """The scale grows where there are more than 400 keys."""
 
