@@ -44,7 +44,25 @@ class CausalFilledTooHigh(CausalFilled):
     fill = -20.0
 
 
-def filled_by_lengths(q, k, v, valid_lens=None, fill=-1e6):
+class CausalFilledByThousand(CausalFilled):
+    """A fill that no score lies below whose exp is a number."""
+
+    fill = -1e3
+
+
+class CausalFilledByFiveThousand(CausalFilled):
+    """A fill between that and -1e4."""
+
+    fill = -5e3
+
+
+class CausalFilledWithinExp(CausalFilled):
+    """Wrong: exp of scores below the fill is still a number in float64."""
+
+    fill = -600.0
+
+
+def filled_by_lengths(q, k, v, valid_lens=None, fill=-1e4):
     """Return (N, H, L, D); keys from `valid_lens` (N,) on are filled."""
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     if valid_lens is not None:
@@ -52,6 +70,11 @@ def filled_by_lengths(q, k, v, valid_lens=None, fill=-1e6):
         scores = np.where(hidden, np.asarray(fill, scores.dtype), scores)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+def filled_below_all(q, k, v, valid_lens=None):
+    """No case has scores below the fill."""
+    return filled_by_lengths(q, k, v, valid_lens, fill=-1e6)
 
 
 def filled_by_lengths_too_high(q, k, v, valid_lens=None):

@@ -31,6 +31,46 @@ def replaces_nan(Q, K, V, n_heads):
     return np.nan_to_num(scales_scores(Q, K, V, n_heads), nan=0.0)
 
 
+def _wrongly(Q, K, V, n_heads, weigh):
+    """Scale q first, so that nothing overflows, and weigh the values by a function of scores."""
+    q, k, v = (np.stack(np.split(a, n_heads, axis=-1)) for a in (Q, K, V))
+    scores = q * Q.dtype.type(q.shape[-1] ** -0.5) @ k.swapaxes(-1, -2)
+    return np.concatenate(list(weigh(scores).astype(Q.dtype) @ v), axis=-1)
+
+
+def _softmax(scores, axis=-1):
+    weights = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return weights / weights.sum(axis=axis, keepdims=True)
+
+
+def over_queries(Q, K, V, n_heads):
+    """Wrong: the softmax runs over the queries."""
+    return _wrongly(Q, K, V, n_heads, lambda scores: _softmax(scores, axis=-2))
+
+
+def caps_scores(Q, K, V, n_heads):
+    """Another attention: scores pass 50 tanh(s / 50) first."""
+    return _wrongly(Q, K, V, n_heads, lambda scores: _softmax(50 * np.tanh(scores / 50)))
+
+
+def returns_queries(Q, K, V, n_heads):
+    """Wrong: the queries come back."""
+    return Q
+
+
+def drops_weights(Q, K, V, n_heads):
+    """Wrong: each weight is dropped with a chance of 0.1, as in training."""
+    random = np.random.default_rng(0)
+    return _wrongly(
+        Q, K, V, n_heads, lambda s: _softmax(s) * (random.random(s.shape) > 0.1) / 0.9
+    )
+
+
+def forgets_large(Q, K, V, n_heads):
+    """Wrong in every dtype: scores beyond 16200 become 0, those of 64^2 * 16 / 4 among them."""
+    return _wrongly(Q, K, V, n_heads, lambda s: _softmax(np.where(s > 16200, 0, s)))
+
+
 def divides_last(query, key, value, keys=None):
     """Divide exp(scores) V by the sum of exp, as tiled kernels do, of (N, H, L, D)."""
     key, value = key[:, :, :keys], value[:, :, :keys]

@@ -60,3 +60,17 @@ class SelfAttention(nn.Module):
         q, k, v = split(self.query(x)), split(self.key(x)), split(self.value(x))
         weights = torch.softmax(q @ k.transpose(2, 3) / q.size(-1) ** 0.5, dim=-1)
         return torch.cat((weights @ v).unbind(dim=1), dim=-1), weights
+
+
+class ZeroRows(Attention):
+    """Right but for a demand: the heads of a query that sees no key are zeros."""
+
+    def forward(self, q, k, v, mask=None):
+        """Return (N, L, E)."""
+        parts = zip((self.W_q, self.W_k, self.W_v), (q, k, v))
+        q, k, v = (f(x).unflatten(-1, (self.num_heads, -1)).transpose(-2, -3) for f, x in parts)
+        logits = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            logits = logits.masked_fill(mask == 0, -torch.inf)
+        weights = logits.softmax(dim=-1).nan_to_num()
+        return self.W_o((weights @ v).transpose(-2, -3).flatten(-2))

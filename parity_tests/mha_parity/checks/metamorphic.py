@@ -19,7 +19,6 @@ from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.core.problem import INPUTS
 from mha_parity.oracle.row_tails import nan_past_rows
-from mha_parity.targets.masks.finite_fill import USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 # Finite, so that 0 times it is 0; far above every value drawn; small enough for float16.
 LARGE, LARGE_FLOAT16 = 1000.0, 30.0
+USUAL = 1e3  # the largest score of an enlarged key
 FILL = 1e4  # what masks of 16 bits habitually subtract
 TINY = np.finfo(np.float64).tiny
 EVERYWHERE = np.ones((1, 1, 1), dtype=bool)

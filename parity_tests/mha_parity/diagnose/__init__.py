@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.hypotheses import Fit, Hypothesis
 
@@ -48,17 +49,18 @@ def diagnose(
     *,
     crashes: bool = False,
     budget: float = 5.0,
+    shrunk: Sequence[Case] = (),
 ) -> tuple[Diagnosis, ...]:
     """Say why ``candidate`` failed on ``failures``; most certain first.
 
     A name is confident where the wrong attention of that name predicts all failing answers, and
     those to further cases drawn to refute it. What no name explains is found by experiments, and
     so is where calls fail, if some cases did (``crashes``). ``budget`` is in seconds, as
-    ``Deadline`` counts them.
+    ``Deadline`` counts them. What one failing case needs is held against ``shrunk`` ones.
     """
     if not failures:
         return _crashes_alone(candidate, budget) if crashes else ()
-    session = _Session(candidate, failures, budget)
+    session = _Session(candidate, failures, budget, shrunk)
     findings, extra = call_effects.from_findings(session.failing)
     habit = call_effects.name_state(candidate, session.failing, session.running)
     if habit or (findings and not any(each.failing for each in session.seen)):
@@ -107,8 +109,10 @@ class _Session:
         candidate: Candidate,
         failures: Sequence[tuple[Problem, Answer]],
         budget: float,
+        shrunk: Sequence[Case],
     ) -> None:
         self.candidate = candidate
+        self.shrunk = shrunk
         self.deadline = Deadline(budget)
         chosen = cases.plainest_cases([problem.case for problem, _ in failures], FAILURES)
         self.failing = [Observation(*failures[i], failing=True) for i in chosen]
@@ -288,7 +292,11 @@ class _Session:
         if known and not self.measurements.findings:
             return ()
         failing = [each.problem.case for each in self.seen if each.failing]
-        return self.measurements.causes or self.measurements.facts(failing)
+        # The time of the experiments may have passed while names were tried on what they saw.
+        deadline = Deadline(max(self.deadline.left, MIN_EXPERIMENT_SECONDS))
+        return self.measurements.causes or self.measurements.facts(
+            failing, deadline.running, self.shrunk
+        )
 
 
 def has_time_for_pair(running: Callable[[float], bool]) -> Callable[[], bool]:

@@ -41,7 +41,6 @@ class ExperimentDiagnosis:
     def __init__(self, candidate: Candidate, running: Callable[[], bool]) -> None:
         """Make the experiments while there is time."""
         self.candidate = candidate
-        self.running = running
         caller = Caller(candidate, running)
         self.findings = cause_findings(run_experiments(caller))
         self.trials = caller.trials
@@ -70,26 +69,32 @@ class ExperimentDiagnosis:
             return ()
         return tuple(as_diagnosis(f) for f in found if f.understood or f.stage == "weights")
 
-    def facts(self, failing: Sequence[Case] = ()) -> tuple[Diagnosis, ...]:
-        """Return what was not understood, with the facts that narrow it down.
+    def facts(
+        self, failing: Sequence[Case], running: Callable[[], bool], shrunk: Sequence[Case] = ()
+    ) -> tuple[Diagnosis, ...]:
+        """Return what was not understood, with the facts that narrow it down while there is time.
 
-        Where nothing plain is wrong, these are what the plainest of the failing cases needs.
+        Where nothing plain is wrong, these are what the plainest of the failing cases needs, held
+        against the others and against ``shrunk`` ones.
         """
-        if not self.findings and (found := next(self._needs(failing), None)):
+        self.caller.running = running
+        if not self.findings and (found := next(self._needs(failing, shrunk), None)):
             return (self._narrowed(found),)
         causes = [as_diagnosis(f) for f in self.findings if not f.understood]
         # The weights that the experiments have read say what can be read out of them.
         weights = any(f.stage == "weights" for f in self.findings)
-        stage, *others = probes.measure(self.candidate, self.running, weights=not weights)
+        stage, *others = probes.measure(self.candidate, running, weights=not weights)
         sentences = others[:FACTS] or ([stage] if not causes else [])
         return (
             *causes,
             *(Diagnosis(bug=None, title=each, evidence=PROBED) for each in sentences),
         )
 
-    def _needs(self, failing: Sequence[Case]) -> Iterator[Needs]:
+    def _needs(self, failing: Sequence[Case], shrunk: Sequence[Case]) -> Iterator[Needs]:
+        others = [*failing[:TRIALS], *shrunk]
         found = (needed(self.caller, case) for case in failing[:TRIALS])
-        yield from (each for each in found if each)
+        compared = (each.compared(self.caller, others) for each in found if each)
+        yield from (each for each in compared if each)
 
     def _narrowed(self, found: Needs) -> Diagnosis:
         """Return what weights show where a case needs sizes alone, else what it needs."""
@@ -105,7 +110,8 @@ class ExperimentDiagnosis:
             if causes and causes[0].understood:
                 text = f"wherever {rules}: {causes[0].text}"
                 return as_diagnosis(ExperimentFinding(text, causes[0].remedy, found.sentence))
-        return Diagnosis(bug=None, title=in_words(found.sentence), remedy=NEEDED, evidence=PROBED)
+        remedy = NEEDED if found.agreed else ""
+        return Diagnosis(bug=None, title=in_words(found.sentence), remedy=remedy, evidence=PROBED)
 
     def observations(self) -> list[Observation]:
         """Return answers of the experiments, wrong and right, that a name has to predict."""

@@ -77,7 +77,7 @@ def judge_gradients(
 
 
 def _spreads_masked_rows(problem: Problem, reference: Reference, answer: Answer) -> bool:
-    """Return whether rows that see no key are nearer to the mean of the values than to zeros."""
+    """Return whether rows that see no key may be the mean of the values: no farther than zeros."""
     rows = np.asarray(problem.masked_rows().any(axis=1))
     if not rows.any() or answer.output.shape != reference.output.shape:
         return False
@@ -87,7 +87,7 @@ def _spreads_masked_rows(problem: Problem, reference: Reference, answer: Answer)
         float(np.abs(found - reference_under(problem, reference, each).output[rows]).max())
         for each in policies
     )
-    return uniform < zero
+    return uniform <= zero
 
 
 def gradient_units(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 OTHER = "other"
 # What rows that see no key are, in the sentence of the check.
 WORDS = {each: each for each in POLICIES} | {OTHER: "neither nan, zero nor uniform"}
+SEVERAL = "zero and uniform at once"  # where the mean of the values is 0 but for a rounding
 
 
 def masked_row_elements(problem: Problem, judged: JudgedArray) -> Array:
@@ -129,32 +130,46 @@ def reference_under(problem: Problem, reference: Reference, policy: Policy) -> R
     return replace(reference, weights=weights, heads=heads, output=output)
 
 
-def policy_of(
+def policies_of(
     problem: Problem, reference: Reference, judged: JudgedArray, answer: Array
-) -> str | None:
+) -> tuple[str, ...] | None:
     """Name what the answer has in rows that see no key; None where there are no such rows.
 
-    The policy that is nearest, if every element is within a rounding of each term that makes it.
+    The policy that is nearest, if every element is within a rounding of each term that makes it;
+    both, where a rounding of the largest term parts zeros from the mean of the values.
     """
     places = masked_row_elements(problem, judged)
     if not places.any():
         return None
     found = answer.astype(reference.output.dtype)[places]
     if np.isnan(found).all():
-        return "nan"
-    excepted = {}
+        return ("nan",)
+    expected: dict[str, Array] = {}
     for policy in POLICIES[1:]:
-        expected = reference_under(problem, reference, policy)
-        distance = np.abs(found - judged.of(expected.output, expected.weights)[places])
-        excepted[policy] = float(np.nan_to_num(distance, nan=np.inf).max())
-    nearest = min(excepted, key=lambda policy: excepted[policy])
-    return nearest if excepted[nearest] <= policy_reach(problem, reference, judged) else OTHER
+        under = reference_under(problem, reference, policy)
+        expected[policy] = judged.of(under.output, under.weights)[places]
+    distances = {name: _largest_distance(found, each) for name, each in expected.items()}
+    nearest = min(distances, key=lambda name: distances[name])
+    rounding = _term_rounding(problem, reference, judged)
+    if distances[nearest] > policy_reach(problem, reference, judged):
+        return (OTHER,)
+    same = _largest_distance(*expected.values()) <= rounding
+    return tuple(expected) if same else (nearest,)
+
+
+def _largest_distance(first: Array, second: Array) -> float:
+    """Return the largest distance of two elements, infinite where one is no number."""
+    return float(np.nan_to_num(np.abs(first - second), nan=np.inf).max())
 
 
 def policy_reach(problem: Problem, reference: Reference, judged: JudgedArray) -> float:
     """Return a rounding of each term that goes into an element, for the largest terms there are."""
-    unit = roundoff(problem.dtype)
     terms = problem.case.embed_dim + reference.weights.shape[-1] + problem.num_heads + 16
+    return float(terms * _term_rounding(problem, reference, judged))
+
+
+def _term_rounding(problem: Problem, reference: Reference, judged: JudgedArray) -> float:
+    """Return a rounding of the largest term that goes into an element."""
     largest = 1.0
     if judged.name == "output":
         largest = float(np.abs(reference.v).max(initial=0, where=np.isfinite(reference.v)))
@@ -164,7 +179,7 @@ def policy_reach(problem: Problem, reference: Reference, judged: JudgedArray) ->
                 largest *= max(1.0, float(sums.max(initial=0)))
         if problem.b_out is not None:
             largest += float(np.abs(problem.b_out.astype(np.float64)).max(initial=0))
-    return float(terms * (unit * largest + smallest_number(problem.dtype)))
+    return float(roundoff(problem.dtype) * largest + smallest_number(problem.dtype))
 
 
 def hides_nonfinite(problem: Problem) -> bool:

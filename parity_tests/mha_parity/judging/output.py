@@ -183,14 +183,18 @@ class OutputJudge:
         return CheckResult(case=self.problem.case, check=check, severity=severity, **rest)  # type: ignore[arg-type]  # fields vary in type
 
     def _policies(self, check: str, judged: JudgedArray, found: Array) -> list[CheckResult]:
-        """Name what the candidate has in rows that see no key, where there are any."""
-        policy = nonfinite.policy_of(self.problem, self.reference, judged, found)
-        if policy is None:
+        """Name what the candidate has in rows that see no key, where there are any.
+
+        Rows in which several policies are one and the same meet the demand for any of them.
+        """
+        policies = nonfinite.policies_of(self.problem, self.reference, judged, found)
+        if policies is None:
             return []
         wanted = self.settings.fully_masked
-        fails = wanted is not None and policy != wanted
+        fails = wanted is not None and wanted not in policies
         but = f", but should be {wanted}" if fails else ""
-        sentence = f"{check}: rows that see no key are {nonfinite.WORDS[policy]}{but}."
+        what = nonfinite.WORDS[policies[0]] if len(policies) == 1 else nonfinite.SEVERAL
+        sentence = f"{check}: rows that see no key are {what}{but}."
         severity = Severity.WRONG if fails else Severity.MATCH
         return [self._check_result(MASKED_ROWS, severity, detail=sentence)]
 

@@ -31,6 +31,11 @@ SHOWN_FAILURES = 3
 GRADIENTS_NOT_ASKED = "gradients: --grad judges them too"
 COMMON, ABSENT = "common to all failures", "absent from all failures"
 FIRST_GROUP, FURTHER_GROUP = "common to some failures", "common to others"
+# The same where an axis has several values, and no failing case more than one of them.
+ONE_OF = MappingProxyType({
+    COMMON: "each failure has one of", FIRST_GROUP: "some failures have one of",
+    FURTHER_GROUP: "others have one of", "and": "and one of",
+})  # fmt: skip
 CARRIED = "explained by these"  # what failures have in common through the features above alone
 ALIASES = "also fits"  # bugs whose output is the same wherever the named one shows
 SENSITIVITY = "sensitivity"
@@ -151,7 +156,11 @@ def titled_common(verdict: Verdict) -> list[tuple[str, list[FeatureRow]]]:
     found = []
     for number, group in enumerate(groups):
         first = COMMON if len(groups) == 1 else FURTHER_GROUP if number else FIRST_GROUP
-        found += [("and" if place else first, rows) for place, rows in enumerate(group)]
+        titles = (first, *("and" for _ in group[1:]))
+        found += [
+            (title if len(rows) == 1 else ONE_OF[title], rows)
+            for title, rows in zip(titles, group, strict=True)
+        ]
     return found
 
 

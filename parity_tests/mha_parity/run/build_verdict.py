@@ -82,7 +82,9 @@ def build_verdict(
         parameters=parameters,
         checks=summary.check_rows(case_results, over_run),
         failures=failures,
-        diagnosis=diagnosed(asked, failing, settings, over_run) if options.diagnose else (),
+        diagnosis=diagnosed(asked, failing, settings, over_run, [each.case for each in failures])
+        if options.diagnose
+        else (),
         accuracy=accuracy_rows.accuracies(case_results),
         accuracy_table=accuracy_rows.accuracy_table(case_results),
         worst=summary.worst(check_results),

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from mha_parity.core.options import Policy
     from mha_parity.run.case_run import CaseResult
 
-FOUND = re.compile(r"are (\w+)(?: nan, zero nor uniform)?, but")  # of the judge's sentence
+# Of the judge's sentence; rows that are zero and uniform at once are named where all are.
+FOUND = re.compile(r"are (\w+)(?: nan, zero nor uniform)?, but")
 WORDS = {
     "nan": "NaN", "zero": "zero", "uniform": "the mean of the values", "neither": "none of these",
 }  # fmt: skip
@@ -38,12 +39,13 @@ def by_demand(failing: Sequence[CaseResult], wanted: Policy | None) -> tuple[Dia
     results = [each for case_result in failing for each in case_result.check_results]
     details = [each.detail for each in results if each.severity.fails]
     found = dict.fromkeys(WORDS[match[1]] for text in details if (match := FOUND.search(text)))
+    rows = " or ".join(found) or "zero and the mean of the values at once"
     cases = counted_cases(len(failing))
     return (
         Diagnosis(
             bug=None,
-            title=f"rows that see no key are {' or '.join(found)} in {cases}, and --fully-masked "
-            f"asks for {WORDS[wanted]}",
+            title=f"rows that see no key are {rows} in {cases}, and --fully-masked asks for "
+            f"{WORDS[wanted]}",
             remedy=REMEDIES[wanted],
             evidence=f"the check: {MASKED_ROWS}",
         ),

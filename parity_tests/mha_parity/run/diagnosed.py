@@ -34,16 +34,18 @@ def diagnosed(
     failing: list[CaseResult],
     settings: JudgeSettings,
     over_run: Sequence[CheckResult] = (),
+    shrunk: Sequence[Case] = (),
 ) -> tuple[Diagnosis, ...]:
     """Return the name of the bug, or what was measured; nothing where there was no answer.
 
     Rows that see no key and are not as asked for are no bug: such cases are said by themselves.
     Cases answered in a narrower dtype are asked again in that: what fails there has another cause.
+    What one failing case needs is held against the ``shrunk`` ones.
     """
     # The products of a diagnosis are many and small: threads that wait for each other's cores take
     # three times the processor time.
     with threadpool_limits(1):
-        found = _diagnosed(candidate, failing, settings)
+        found = _diagnosed(candidate, failing, settings, shrunk)
     state = next((each for each in over_run if each.check == STATELESSNESS), None)
     if state is None or any(each.bug and each.confident for each in found):
         return found
@@ -55,7 +57,10 @@ def diagnosed(
 
 
 def _diagnosed(
-    candidate: Candidate, failing: list[CaseResult], settings: JudgeSettings
+    candidate: Candidate,
+    failing: list[CaseResult],
+    settings: JudgeSettings,
+    shrunk: Sequence[Case],
 ) -> tuple[Diagnosis, ...]:
     rows = [each for each in failing if fails_by_rows_alone(each)]
     failing = [each for each in failing if not fails_by_rows_alone(each)]
@@ -66,7 +71,7 @@ def _diagnosed(
     cases = [each.case.replace(dtype=each.answer_dtype) for each in narrower[:FAILURES]]
     others = [each for each in failing if not answer_dtype.is_narrower(each)]
     others += [each for each in run_cases(candidate, cases, settings) if each.fails]
-    found = (*answer_dtype.downcast(failing), *_named(_offering(candidate, cases), others))
+    found = (*answer_dtype.downcast(failing), *_named(_offering(candidate, cases), others, shrunk))
     return (*found, *demanded)
 
 
@@ -78,7 +83,9 @@ def _offering(candidate: Candidate, cases: list[Case]) -> Candidate:
     )
 
 
-def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, ...]:
+def _named(
+    candidate: Candidate, failing: list[CaseResult], shrunk: Sequence[Case]
+) -> tuple[Diagnosis, ...]:
     """Return the name of what makes answered cases fail.
 
     What fails in gradients alone has a right output, and is named by its gradients where that is
@@ -98,7 +105,7 @@ def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, 
     silent = sum(any(each.check == ANSWERED for each in t.check_results) for t in failing)
     found: tuple[Diagnosis, ...] = ()
     if forward or (silent and not backward):
-        found = diagnose(candidate, forward, crashes=bool(silent))
+        found = diagnose(candidate, forward, crashes=bool(silent), shrunk=shrunk)
     if forward and asks_torch() and not (found and found[0].bug and found[0].confident):
         found = _rounded(candidate, forward) or found
     if len(backward) > len(forward):

@@ -17,6 +17,7 @@ from mha_parity.core.verdict import (
     Outcome,
     counted_cases,
 )
+from mha_parity.judging.nonfinite import SEVERAL
 from mha_parity.judging.output import OVERFLOWING
 from mha_parity.run.case_run import ANSWERED
 
@@ -236,8 +237,13 @@ def verdict_notes(
 
 
 def _masked_rows(check_results: Iterable[CheckResult]) -> Iterator[str]:
-    """Yield what rows that see no key are where torch has something else, in the judge's words."""
-    named = (each for each in check_results if each.check == MASKED_ROWS)
+    """Yield what rows that see no key are where torch has something else, in the judge's words.
+
+    Rows that meet several policies are counted for none.
+    """
+    named = (
+        each for each in check_results if each.check == MASKED_ROWS and SEVERAL not in each.detail
+    )
     found = Counter(
         each.detail for each in named
         if not each.severity.fails and (WITHOUT_KEYS in each.detail or "are nan" not in each.detail)

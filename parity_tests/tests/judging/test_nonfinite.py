@@ -112,6 +112,26 @@ def test_a_policy_is_judged_only_when_asked_for(policy: Policy, asked: Policy) -
     assert expected is outcome(found, "fully masked rows")
 
 
+@pytest.mark.parametrize("asked", POLICIES)
+@pytest.mark.parametrize("mean", [0, 1])
+def test_a_row_that_is_zero_and_the_mean_at_once_meets_both_demands(
+    asked: Policy, mean: int
+) -> None:
+    """Values of +1 and -1 have the mean 0: zeros are named as both, of values of 1 as zero alone.
+
+    A demand for zero or uniform holds there, one for NaN fails.
+    """
+    problem = make_problem(parse("qkv-N2-L3-S4-H2-D2-cross-boolmask-maskedrows-float64-s5"))
+    signs = np.array([1, -1, 1, -1]) if mean == 0 else np.ones(4)
+    problem = problem.replace(value=np.broadcast_to(signs[:, None], problem.value.shape).copy())
+    answer = rounded(problem, reference_under(problem, reference_answer(problem), "zero"))
+    found = judged(problem, answer.output, fully_masked=asked)
+    holds = asked in (("zero", "uniform") if mean == 0 else ("zero",))
+    assert holds is not outcome(found, "fully masked rows").fails
+    (named,) = [each.detail for each in found if each.check == "fully masked rows"]
+    assert (mean == 0) is (nonfinite.SEVERAL in named)
+
+
 WITHOUT_KEYS = make_problem(parse("mha-N2-L3-S0-H2-D4-cross-bias-float32-s57"))
 
 

@@ -12,7 +12,7 @@ from mha_parity.judging.nonfinite import (
     hides_nonfinite,
     overflow_elements,
     overflow_rows,
-    policy_of,
+    policies_of,
     reference_under,
     sum_overflow_rows,
 )
@@ -88,11 +88,11 @@ def test_a_policy_is_met_within_a_rounding_of_each_term(policy: str) -> None:
     for times, name in ((0.97, policy), (1.03, "other")):
         found = wanted.astype(np.float64)
         found[tuple(np.argwhere(rows)[0])] += times * reach
-        assert name == policy_of(problem, reference, judged, found), times
-    assert "nan" == policy_of(problem, reference, judged, np.full(wanted.shape, np.nan))
+        assert (name,) == policies_of(problem, reference, judged, found), times
+    assert ("nan",) == policies_of(problem, reference, judged, np.full(wanted.shape, np.nan))
 
 
-def test_a_policy_of_the_output_is_met_within_roundings_of_its_largest_terms() -> None:
+def test_a_policies_of_the_output_is_met_within_roundings_of_its_largest_terms() -> None:
     """The largest value, by the rows of |W_v| and |W_out| where these pass 1, and the bias.
 
     Kills a projection, the bias or a magnitude that is left out.
@@ -114,7 +114,7 @@ def test_a_policy_of_the_output_is_met_within_roundings_of_its_largest_terms() -
     for times, name in ((0.99, "zero"), (1.01, "other")):
         found = wanted.astype(np.float64)
         found[tuple(rows[0])][0] += times * reach
-        assert name == policy_of(problem, reference, judged, found), times
+        assert (name,) == policies_of(problem, reference, judged, found), times
 
 
 def test_a_key_that_is_no_number_has_to_be_hidden_from_some_query() -> None:

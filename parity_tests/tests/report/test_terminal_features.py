@@ -49,6 +49,26 @@ def test_groups_of_failures_are_told_apart(
     assert "common to all failures" not in text
 
 
+def test_values_that_no_failure_has_all_of_are_said_as_such(
+    make_verdict: Callable[..., Verdict],
+    make_rows: Callable[..., list[FeatureRow]],
+    shown: Callable[..., str],
+) -> None:
+    """A case has one regime: several are not common to all failures, and one alone is."""
+    regimes = make_rows("regime", normal=(60, 0), huge=(40, 20), wide_range=(40, 20))
+    rows = (*regimes, *make_rows("attn", none=(90, 0), bool2d=(30, 25), causal=(20, 15)))
+    several = (("regime", ("huge", "wide_range")), ("attn", ("bool2d", "causal")))
+    groups = (FailureGroup(common=several),)
+    text = " ".join(shown(make_verdict(features=rows, failure_groups=groups)).split())
+    assert "common to" not in text
+    assert "each failure has one of ✗ logits past the range of exp 20 of 40 ✗ wide range" in text
+    assert "and one of ✗ boolean attn_mask (L, S) 25 of 30 · ✗ causal 15 of 20" in text
+    apart = (FailureGroup(common=several[:1]), FailureGroup(common=several[1:]))
+    text = " ".join(shown(make_verdict(features=rows, failure_groups=apart)).split())
+    assert "some failures have one of ✗ logits" in text
+    assert "others have one of ✗ boolean attn_mask" in text
+
+
 def test_few_spared_values_are_named_as_such(
     make_verdict: Callable[..., Verdict],
     make_rows: Callable[..., list[FeatureRow]],

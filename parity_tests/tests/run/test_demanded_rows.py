@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from mha_parity.core.options import Policy
+from mha_parity.core.verdict import Outcome
 from mha_parity.run.demanded_rows import REMEDIES
 from subject_checks import check_subject
 
@@ -24,6 +25,26 @@ def test_a_right_layer_that_answers_otherwise_has_no_other_cause(
     assert re.match(r"rows that see no key are (zero or )?NaN( or zero)? in", cause.title)
     assert f"in {verdict.failed} cases, and --fully-masked asks for {words}" in cause.title
     assert REMEDIES[wanted] == cause.remedy
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_right_layer_holds_where_all_values_are_zero(grad: bool) -> None:
+    """The mean of values of 0 is 0: rows that the fill makes uniform are not called zero there.
+
+    Their gradients, which are those of uniform weights, are not judged by those of no weights.
+    """
+    options = {"features": (("regime", "zeros"),), "cases": 60, "grad": grad}
+    verdict = check_subject("linear_layers.py:Attention", fully_masked="uniform", **options)
+    assert Outcome.PASS is verdict.outcome, verdict
+    drawn = {each.name for each in verdict.checks}
+    assert "fully masked rows" in drawn
+
+
+def test_zeros_fail_where_the_mean_of_other_values_is_asked_for() -> None:
+    """Rows of zeros, where the values are none, fail by these rows alone."""
+    verdict = check_subject("linear_layers.py:ZeroRows", fully_masked="uniform", cases=60)
+    assert Outcome.FAIL is verdict.outcome
+    assert {"fully masked rows"} == {each.check_result.check for each in verdict.failures}
 
 
 def test_a_bug_is_named_before_the_rows() -> None:

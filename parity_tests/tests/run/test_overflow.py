@@ -20,7 +20,7 @@ from mha_parity.judging.output import DEFAULT_SETTINGS, OVERFLOWS, SUM_OVERFLOWS
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.run.case_run import run_case
 from mha_parity.run.check import check
-from mha_parity.run.overflow import CHECK, SENTENCE, overflow_problem
+from mha_parity.run.overflow import CHECK, SENTENCE, UNKNOWN, overflow_problem
 from mha_parity.targets.bind import bind
 from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
@@ -81,9 +81,25 @@ def test_an_overflow_that_is_replaced_by_zeros_is_named_too() -> None:
     """The output is finite and another: the remark says both numbers, and is red on demand."""
     candidate = bind(load(f"{SUBJECT}:replaces_nan"))
     (note,) = [each for each in check(candidate, RUN).notes if "overflows" in each]
-    assert "the output is 0 where torch's is 80; scale q first" in note
+    assert "the output is 0 where torch's is 64; scale q first" in note
     strict = check(candidate, replace(RUN, strict_overflow=True))
     assert [note] == [each.check_result.detail for each in strict.failures]
+
+
+@pytest.mark.parametrize(
+    "name", ["over_queries", "caps_scores", "returns_queries", "drops_weights", "forgets_large"]
+)
+def test_another_mistake_is_no_overflow(name: str) -> None:
+    """Where a problem within float16's range, or float32, is wrong too, no overflow is named.
+
+    On demand the run says that the overflow is not known, and no failure is one of that check.
+    """
+    candidate = bind(load(f"{SUBJECT}:{name}"))
+    run = replace(RUN, dtypes=("float16", "float32"))
+    assert not [each for each in check(candidate, run).notes if "overflows" in each]
+    strict = check(candidate, replace(run, strict_overflow=True))
+    assert UNKNOWN in strict.notes
+    assert CHECK not in {each.check_result.check for each in strict.failures}
 
 
 DRAWN = "mha-N2-L71-S71-H2-D72-weights-float16-widerange-fortran-s13"

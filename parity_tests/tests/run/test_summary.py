@@ -14,6 +14,7 @@ from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.parameters import Parameter, Role, Status
 from mha_parity.core.verdict import TOO_COARSE, CheckRow, FeatureRow, Outcome
+from mha_parity.judging.nonfinite import SEVERAL
 from mha_parity.run import remarks, summary
 from mha_parity.run.case_run import ANSWERED, CaseResult
 from mha_parity.run.demanded_rows import by_demand, fails_by_rows_alone
@@ -191,6 +192,7 @@ def test_notes_say_what_a_verdict_leaves_open() -> None:
         result(check(OPEN, detail=f"{NOT_ASKED}: b"), remarks=("r", "s")),
         result(check(OPEN, detail=f"{NOT_CALLED}: c")),
         result(check(MATCH, MASKED_ROWS, detail=f"{rows} zero.")),
+        result(check(MATCH, MASKED_ROWS, detail=f"{rows} {SEVERAL}.")),
         result(check(MATCH, MASKED_ROWS, detail=f"{rows} nan.")),
         result(check(WRONG, MASKED_ROWS, detail=f"{rows} other.")),
         result(check(LESS, times_torch=3.25), check(LESS)),
@@ -242,7 +244,7 @@ def test_a_border_between_equal_and_other_lengths_is_said(
 
 
 def test_what_rows_without_a_key_are_is_named_with_the_demand() -> None:
-    """From the sentences of failing checks alone, each word once."""
+    """From the sentences of failing checks alone, each word once; two at once where no other is."""
     details = (
         "rows are zero, but",
         "rows are neither nan, zero nor uniform, but",
@@ -258,6 +260,10 @@ def test_what_rows_without_a_key_are_is_named_with_the_demand() -> None:
     ) == found.title
     (one,) = by_demand(failing[:1], "uniform")
     assert "are zero in 1 case, and --fully-masked asks for the mean of the values" in one.title
+    both = result(check(WRONG, MASKED_ROWS, detail=f"rows are {SEVERAL}, but should be nan."))
+    (several,) = by_demand([both], "nan")
+    assert several.title.startswith("rows that see no key are zero and the mean of the values at ")
+    assert "are zero in 2 cases" in by_demand([failing[0], both], "nan")[0].title
     assert () == by_demand(failing, None) == by_demand([], "nan")
 
 

@@ -15,19 +15,49 @@ from subject_checks import check_subject, load_subject
 FILE = "fills_and_tiles.py"
 
 
-@pytest.mark.parametrize("name", ["CausalFilled", "filled_by_lengths"])
-def test_a_finite_fill_takes_back_regimes_of_larger_scores(name: str) -> None:
-    """Whether a mask, lengths or the layer's own causal rule hides: a note, and no failure."""
+@pytest.mark.parametrize(
+    ("name", "regimes"),
+    [
+        ("CausalFilledByThousand", ["huge", "very_negative", "wide_range"]),
+        ("CausalFilledByFiveThousand", ["huge", "wide_range"]),
+        ("CausalFilled", ["wide_range"]),
+        ("filled_by_lengths", ["wide_range"]),
+    ],
+)
+def test_a_finite_fill_takes_back_regimes_of_larger_scores(name: str, regimes: list[str]) -> None:
+    """Whatever the size of the fill: a note, and no failure.
+
+    So do a mask, lengths and the layer's own causal rule.
+    """
+    bound = bind(load_subject(f"{FILE}:{name}"))
+    below = {key: why for key, why in bound.reasons.items() if why == finite_fill.REASON}
+    assert regimes == [value for _, value in below]
     verdict = check_subject(f"{FILE}:{name}", cases=200, diagnose=False)
     assert Outcome.PASS == verdict.outcome, verdict
     assert finite_fill.REMARK in verdict.notes
+
+
+def test_a_fill_below_the_scores_of_all_cases_takes_back_nothing() -> None:
+    """Every regime is asked, and no remark says otherwise."""
+    verdict = check_subject(f"{FILE}:filled_below_all", cases=200)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert finite_fill.REMARK not in verdict.notes
+    assert "wide_range" in bind(load_subject(f"{FILE}:filled_below_all")).offer["regime"]
+
+
+@pytest.mark.parametrize("name", ["CausalFilledWithinExp", "CausalFilledTooHigh"])
+def test_a_fill_that_ordinary_scores_pass_is_asked_in_all_regimes(name: str) -> None:
+    """Scores whose exp float64 holds lie below it: nothing is taken back, and cases fail."""
+    bound = bind(load_subject(f"{FILE}:{name}"))
+    assert finite_fill.REASON not in bound.reasons.values()
+    verdict = check_subject(f"{FILE}:{name}", cases=200, fail_fast=True)
+    assert Outcome.FAIL == verdict.outcome, verdict
 
 
 @pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "name",
     [
-        "CausalFilledTooHigh",
         "filled_by_lengths_too_high",
         "OneMinusMaskFirstHead",
         "SwitchInPlaceOfMask",

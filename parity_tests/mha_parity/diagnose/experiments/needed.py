@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.generate import make_problem
@@ -11,7 +11,7 @@ from mha_parity.core.features import PLAIN
 from mha_parity.diagnose.experiments.rules import size_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mha_parity.core.case import Case
     from mha_parity.diagnose.experiments.calls import Caller
@@ -27,22 +27,68 @@ LETTERS = {name: letter for letter, name in SIZES.items()}
 
 @dataclass(frozen=True)
 class Needs:
-    """The plainest case that is still wrong, and which of its features and sizes that needs."""
+    """The plainest case that is still wrong, and which of its features and sizes that needs.
+
+    ``simpler``: the case without each of ``kept``. ``shared``: which of them other failing cases
+    need as well; all where none was compared.
+    """
 
     case: Case
     kept: tuple[str, ...]
-    sizes_alone: bool
+    simpler: tuple[Simpler, ...]
+    ruled: tuple[bool, ...]
+    shared: tuple[bool, ...] = ()
+
+    @property
+    def sizes_alone(self) -> bool:
+        """Whether sizes are all that is needed."""
+        return all(LETTERS.keys() & simpler.keys() for simpler in self.simpler)
+
+    @property
+    def agreed(self) -> bool:
+        """Whether no other failing case is wrong without one of them."""
+        return all(self.shared)
 
     @property
     def sentence(self) -> str:
-        """Return what is needed, as a sentence."""
-        *first, last = self.kept
-        listed = f"{', '.join(first)} and {last}" if first else last
-        return f"wrong with {listed}, and right without {'any one of them' if first else 'it'}"
+        """Return what is needed, as a sentence; of one case alone where others fail without it."""
+        if self.agreed:
+            without = "any one of them" if len(self.kept) > 1 else "it"
+            return f"wrong with {_listed(self.kept)}, and right without {without}"
+        pairs = list(zip(self.kept, self.shared, strict=True))
+        common, own = ([text for text, shared in pairs if shared is each] for each in (True, False))
+        one = f"one failing case needs {_listed(own)}{' besides' if common else ''}"
+        return f"{f'wrong with {_listed(common)}; ' if common else ''}{one}, and others do not"
+
+    def compared(self, caller: Caller, failing: Sequence[Case]) -> Needs | None:
+        """Return the same, with which of them these failing cases need; None if time is over."""
+        others = [each for each in failing if _is_wrong(caller, each)]
+        pairs = list(zip(self.simpler, self.ruled, strict=True))
+        shared = [all(self._needs(caller, each, *pair) for each in others) for pair in pairs]
+        return replace(self, shared=tuple(shared)) if caller.running() else None
+
+    def _needs(self, caller: Caller, other: Case, simpler: Simpler, ruled: bool) -> bool:
+        """Return whether another case has a feature too, and is not wrong without it.
+
+        A size that no rule fits is shared by those of the same size alone.
+        """
+        if not ruled and any(getattr(other, name) != getattr(self.case, name) for name in simpler):
+            return False
+        if other.inputs == "self" and {"queries", "keys"} & simpler.keys():
+            simpler = dict.fromkeys(("queries", "keys"), next(iter(simpler.values())))
+        return not _is_wrong(caller, other.replace(**simpler))
+
+
+def _listed(texts: Sequence[str]) -> str:
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def needed(caller: Caller, case: Case) -> Needs | None:
-    """Return the features that make a case wrong; None if it is right, or no feature matters."""
+    """Return the features that make a case wrong; None if it is right, or no feature matters.
+
+    None where the time is over as well: what was not asked is not needed.
+    """
     if not _is_wrong(caller, case):
         return None
     kept: dict[str, Simpler] = {}
@@ -54,9 +100,11 @@ def needed(caller: Caller, case: Case) -> Needs | None:
             case = merged
         else:
             kept[said] = simpler
-    rules = tuple(_size_needed(caller, case, simpler) or text for text, simpler in kept.items())
-    sizes_alone = all(LETTERS.keys() & simpler.keys() for simpler in kept.values())
-    return Needs(case, rules, sizes_alone) if kept else None
+    rules = [_size_needed(caller, case, simpler) for simpler in kept.values()]
+    if not kept or not caller.running():
+        return None
+    texts = tuple(rule or text for rule, text in zip(rules, kept, strict=True))
+    return Needs(case, texts, tuple(kept.values()), tuple(map(bool, rules)))
 
 
 def _size_needed(caller: Caller, case: Case, simpler: Simpler) -> str:

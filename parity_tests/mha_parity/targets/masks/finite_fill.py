@@ -7,43 +7,55 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.arrays import split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.targets.masks.experiment import mask_problem, weights_shown
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-# A fill that scores of thousands lie below is a bug; -1e4 is a habit from float16, -1e6 of a book.
-USUAL, HABITUAL = 1e3, 1e8
+# Scores up to this one are ordinary: exp of them is a number in float64, 709.78.
+EXP_RANGE = float(np.log(np.finfo(np.float64).max))
 SEEDS = range(3)  # of the problems that show how large a regime's scores are
+REASON = "its scores lie below the fill of the masks"
 REMARK = (
-    "hidden scores are filled with a finite number between -1e3 and -1e8, and hidden keys attend "
-    "where all visible scores lie below it; fill with -inf, or with the dtype's lowest number."
+    "hidden scores are filled with a finite number, and hidden keys attend where all visible "
+    "scores lie below it, which cases of larger logits would show and are not asked; fill with "
+    "-inf, or with the dtype's lowest number."
 )
 
 
 def take_back_regimes(convention: Convention) -> None:
-    """Take back the regimes whose scores lie below the fill of the masks, and say so."""
+    """Take back the regimes whose scores lie below the fill of the masks, and say so.
+
+    Of any fill that hides keys from all ordinary scores, whatever its size: one that ordinary
+    scores lie below fails.
+    """
     problem = _masked(convention)
     if problem is None:
         return
     try:
-        attend = [_hidden_attend(convention, problem, size) for size in (USUAL, HABITUAL)]
+        if _hidden_attend(convention, problem, EXP_RANGE):
+            return
+        below = [
+            name
+            for name in convention.offer["regime"]
+            if name not in EXTREME_VALUES
+            and (largest := _largest(convention, name)) > EXP_RANGE
+            and _hidden_attend(convention, problem, largest)
+        ]
     except CandidateError:
         return  # the run says what it raised
-    if attend != [False, True]:
+    if not below:
         return
-    kept = [
-        name
-        for name in convention.offer["regime"]
-        if name in EXTREME_VALUES or _largest(convention, name) < USUAL  # scores of normal inputs
-    ]
-    for name in set(convention.offer["regime"]) - set(kept):
-        convention.reasons["regime", name] = "its scores lie below the fill of the masks"
-    convention.offer = convention.offer | {"regime": tuple(kept)}
+    kept = tuple(name for name in convention.offer["regime"] if name not in below)
+    for name in below:
+        convention.reasons["regime", name] = REASON
+    convention.offer = convention.offer | {"regime": kept}
     convention.remarks = (*convention.remarks, REMARK)
 
 
@@ -68,32 +80,67 @@ def _hidden(keys: int) -> Array:
     return np.asarray(np.arange(keys) >= (keys + 1) // 2)
 
 
-def _hidden_attend(convention: Convention, problem: Problem, size: float) -> bool:
-    """Return whether hidden keys have weight where all scores are negative and of this size."""
+def _hidden_attend(convention: Convention, problem: Problem, depth: float) -> bool:
+    """Return whether hidden keys have weight where all visible scores lie at -``depth`` or below.
+
+    In one row, whose largest visible score is that; those of others may be larger.
+    """
+    case = problem.case
+    visible = np.tri(case.queries, case.keys, dtype=bool)
+    if problem.attn_mask is not None or problem.key_padding_mask is not None:
+        visible = np.tile(~_hidden(case.keys), (case.queries, 1))
+    least = np.where(visible, _scores(problem), np.inf).min(axis=-1).max()  # all are above 0
     name = "query" if problem.w_q is None else "w_q"
-    turned = (-size * getattr(problem, name)).astype(problem.dtype)
+    turned = (-depth / least * getattr(problem, name)).astype(problem.dtype)
     large = problem.replace(**{name: turned})
     shown: Array = weights_shown(large, convention(large).output)
-    weights = np.nan_to_num(shown)
-    if problem.attn_mask is None and problem.key_padding_mask is None:
-        return bool(np.triu(weights, k=1).sum(axis=-1).max() > 0.5)
-    hidden = _hidden(problem.case.keys)
-    return bool(weights[..., hidden].sum(axis=-1).max() > 0.5)
+    weights = np.where(visible, 0, np.nan_to_num(shown))
+    return bool(weights.sum(axis=-1).max() > 0.5)
+
+
+def _scores(problem: Problem) -> Array:
+    """Return the scores (N, H, L, S) of a problem without biases, no key hidden."""
+    q, k = _projected(problem)
+    heads = problem.num_heads
+    return np.asarray(split_heads(q, heads) @ split_heads(k, heads).swapaxes(-1, -2)) * np.float64(
+        problem.scale
+    )
+
+
+def _projected(problem: Problem) -> list[Array]:
+    """Return queries and keys as they are projected, in float64."""
+    parts = (
+        (problem.query, problem.w_q, problem.b_q), (problem.key, problem.w_k, problem.b_k)
+    )  # fmt: skip
+    found = []
+    for array, weight, bias in parts:
+        rows = array.astype(np.float64)
+        rows = rows if weight is None else rows @ weight.T.astype(np.float64)
+        found.append(rows if bias is None else rows + bias.astype(np.float64))
+    return found
 
 
 def _largest(convention: Convention, regime: str) -> float:
-    """Return the largest score of small problems of a regime, either sign."""
-    case = convention.trial_case().replace(regime=regime, attn="none")
-    return max(_score(make_problem(case.replace(seed=seed))) for seed in SEEDS)
+    """Return the largest score of small problems of a regime, either sign.
+
+    Biases sink the scores of some, and the scores of self-attention are squares in others.
+    """
+    offer = convention.offer
+    case = convention.trial_case().replace(regime=regime, attn="none", bias=offer["bias"][-1])
+    return max(
+        _score(make_problem(case.replace(seed=seed, inputs=inputs, **_sizes(case, inputs))))
+        for seed in SEEDS
+        for inputs in offer["inputs"]
+    )
+
+
+def _sizes(case: Case, inputs: str) -> dict[str, int]:
+    """Return the sizes that self-attention ties."""
+    return {"keys": case.queries} if inputs == "self" else {}
 
 
 def _score(problem: Problem) -> float:
     """Return a bound of the scores, by the largest numbers of queries and keys."""
-
-    def rows(array: Array, weight: Array | None) -> Array:
-        return array if weight is None else array @ weight.T
-
-    width = problem.head_dim
-    q, k = rows(problem.query, problem.w_q), rows(problem.key, problem.w_k)
-    norms = [np.abs(each.astype(np.float64)).max(initial=0.0) for each in (q, k)]
-    return float(norms[0] * norms[1] * width * problem.scale)
+    with np.errstate(all="ignore"):  # of the largest number
+        q, k = (float(np.abs(each).max(initial=0.0)) for each in _projected(problem))
+        return q * k * problem.head_dim * problem.scale
