@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
 
+WEIGHTS = ("w_q", "w_k", "w_v", "w_out", "b_q", "b_k", "b_v", "b_out", "bias_k", "bias_v")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnWeights:
@@ -52,6 +54,22 @@ class OwnWeights:
         given = ((array, getattr(problem, name)) for name, array in self.arrays.items())
         return all(other is not None and np.array_equal(own, other) for own, other in given)
 
+    def unlike(self, problem: Problem) -> str:
+        """Say what a problem has that no layer of these shapes can hold; "" where one can."""
+        case = problem.case
+        for name, size in self.sizes.items():
+            if getattr(case, name) != size:
+                return f"it is built with {name} {size}"
+        for axis in ("projection", "bias_kv", "zero_attn", "dtype"):
+            if self.features.get(axis, getattr(case, axis)) != getattr(case, axis):
+                return f"it is built with {axis}={self.features[axis]}"
+        held = {part for parts in self.places.values() for part in parts}
+        for name in (each for each in WEIGHTS if each not in held):
+            given = getattr(problem, name)
+            if given is not None and not _is_neutral(given):
+                return f"it has no {name}"
+        return ""
+
     @property
     def sentence(self) -> str:
         """Say which tensor went where, and what was left over."""
@@ -61,3 +79,9 @@ class OwnWeights:
         went = ", ".join(f"{name} as {' '.join(parts)}" for name, parts in self.places.items())
         left = f"; left over: {', '.join(self.left_over)}" if self.left_over else ""
         return f"judged with its own weights: {went}{left}"
+
+
+def _is_neutral(array: Array) -> bool:
+    """Return whether a matrix is the identity, or a bias 0: as if it were not there."""
+    neutral = np.eye(*array.shape) if array.ndim == 2 else np.zeros(array.shape)
+    return np.array_equal(array, neutral)
