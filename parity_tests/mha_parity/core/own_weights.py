@@ -21,7 +21,8 @@ class OwnWeights:
 
     ``features`` maps axes of a case to the values that the layer was built with, ``sizes`` the
     fields of its sizes. ``places`` maps the names of the layer's tensors to those of ``arrays``;
-    ``left_over`` are its tensors that are no weights of attention.
+    ``left_over`` are its tensors that are no weights of attention. ``built``: they are those of an
+    object, which is asked itself, or of whose copies others are; else its class builds others.
     """
 
     arrays: dict[str, Array]
@@ -29,6 +30,7 @@ class OwnWeights:
     sizes: dict[str, int]
     places: dict[str, tuple[str, ...]]
     left_over: tuple[str, ...] = ()
+    built: bool = False
 
     def case(self, case: Case) -> Case:
         """Return the case in the sizes and with the features of the layer."""

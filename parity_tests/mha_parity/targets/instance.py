@@ -101,7 +101,7 @@ def use_layer(bound: Convention, layer: Any) -> None:
     found = linear_entries(bound, state, int(heads)) if isinstance(bound, LinearModule) else ()
     own = own_weights(found or torch_entries(state), state, int(heads), bound.name)
     zero_attn = _yes(bool(getattr(layer, "add_zero_attn", False)))
-    own = replace(own, features=own.features | {"zero_attn": zero_attn})
+    own = replace(own, features=own.features | {"zero_attn": zero_attn}, built=True)
     narrow_offer(bound, own, getattr(layer, "batch_first", None), complete=True)
     if has_modes(called):
         called = set_mode(called, training=False)

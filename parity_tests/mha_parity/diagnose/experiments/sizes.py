@@ -58,6 +58,8 @@ def scans(caller: Caller) -> Iterator[Scan]:
     for axis, values in (VALUES if caller.quick(QUICK) else COARSE).items():
         if (axis == "keys" and tied) or (axis == "batch" and base.layout == "unbatched"):
             continue
+        if not caller.varies(axis):
+            continue
         if axis == "heads_count" and ("many" not in caller.candidate.offer["heads"]):
             continue
         if not caller.running():
