@@ -81,7 +81,8 @@ wiped = Causal(24, 3)
 wiped.seen.fill_(True)
 short_and_scaled = Causal(24, 3)
 short_and_scaled.scale = 1.0
-gap = RaisesInTheMiddle(24, 3, 1024)
+gap = RaisesInTheMiddle(24, 3, 4096)
+gap_and_short = RaisesInTheMiddle(24, 3)
 held = Attention(24, 3)
 # A function that somebody put into the layer: a copy's is the same, with this layer's weights.
 held.forward = lambda x: Attention.forward(held, x)

@@ -22,7 +22,8 @@ class OwnWeights:
     ``features`` maps axes of a case to the values that the layer was built with, ``sizes`` the
     fields of its sizes. ``places`` maps the names of the layer's tensors to those of ``arrays``;
     ``left_over`` are its tensors that are no weights of attention. ``built``: they are those of an
-    object, which is asked itself, or of whose copies others are; else its class builds others.
+    object, which is asked itself, or of whose copies others are; else its class builds others. It
+    is asked at most ``longest`` queries or keys (0: any number), since it raises ``beyond`` these.
     """
 
     arrays: dict[str, Array]
@@ -31,10 +32,27 @@ class OwnWeights:
     places: dict[str, tuple[str, ...]]
     left_over: tuple[str, ...] = ()
     built: bool = False
+    longest: int = 0
+    beyond: str = ""
 
     def case(self, case: Case) -> Case:
-        """Return the case in the sizes and with the features of the layer."""
-        return case.replace(**self.sizes, **self.features)
+        """Return the case in the sizes and with the features of the layer, and no longer than it.
+
+        Of more queries or keys than the layer takes, the case has as many as that.
+        """
+        queries, keys = self.length(case.queries), self.length(case.keys)
+        return case.replace(**self.sizes, **self.features, queries=queries, keys=keys)
+
+    def length(self, length: int) -> int:
+        """Return a number of queries or keys, the largest that the layer takes where it is more."""
+        return min(length, self.longest) if self.longest else length
+
+    @property
+    def limit(self) -> str:
+        """Say which lengths are not offered, and why; "" where all are."""
+        if not self.longest:
+            return ""
+        return f"not offered: more than {self.longest} queries or keys ({self.beyond})"
 
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with these weights where its case is one of the layer's.

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.cases.sizes import LONG, SHORT
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.global_state import seeded_generators
+from mha_parity.targets.attribution import attributed
 from mha_parity.targets.callables import layer_inside
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.fit.refusals import refusal_without_counterpart
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.torch_module import TorchModule
 
+LENGTHS = tuple(sorted({1, *SHORT, *LONG}))  # of drawn cases
+FEW = 4  # queries, or keys, next to many of the other
 MATRICES = ("w_q", "w_k", "w_v", "w_out")
 
 
@@ -71,8 +75,7 @@ def refuse_left_over(bound: TorchModule) -> None:
     left = [name for name in bound.instance.own.left_over if name in owned]
     if not left:
         return
-    own = bound.instance.own
-    problem = own.problem(make_problem(own.case(built_case(bound))))
+    problem = _own_problem(bound, built_case(bound))
     try:
         output = _output(bound, problem, "")
         telling = [n for n in left if not equal_up_to_rounding(output, _output(bound, problem, n))]
@@ -97,3 +100,55 @@ def _output(bound: TorchModule, problem: Problem, changed: str) -> Array:
             inner.load_state_dict({**state, changed: array + more})
         call = bound.call_of(copy, problem)
         return bound.answer(problem, call.make()).output
+
+
+def _own_problem(bound: TorchModule, case: Case) -> Problem:
+    """Return the problem of a case with the layer's own weights."""
+    assert bound.instance is not None  # noqa: S101
+    own = bound.instance.own
+    return own.problem(make_problem(own.case(case)))
+
+
+def length_limit(bound: TorchModule) -> tuple[int, str]:
+    """Return the most queries and keys that the layer takes, and what it raises beyond; or 0, "".
+
+    It has a limit where it answers every length up to that and raises one kind of exception at
+    every greater one: what raises between lengths that it answers is a failure of the layer.
+    """
+    longest = _raised(bound, LENGTHS[-1])
+    if not longest:
+        return 0, ""
+    raised = {length: _raised(bound, length) for length in LENGTHS[:-1]} | {LENGTHS[-1]: longest}
+    answered = [length for length in LENGTHS if not raised[length]]
+    beyond = [length for length in LENGTHS if raised[length]]
+    kinds = {raised[length].partition(":")[0] for length in beyond}
+    if not answered or answered[-1] > beyond[0] or len(kinds) > 1:
+        return 0, ""
+    last, first = answered[-1], beyond[0]
+    while last + 1 < first:
+        middle = (last + first) // 2
+        raised[middle] = _raised(bound, middle)
+        last, first = (last, middle) if raised[middle] else (middle, first)
+    return last, raised[first]
+
+
+def _raised(bound: TorchModule, length: int) -> str:
+    """Return what a copy of the layer raises at a length of queries, or of keys; "" if nothing.
+
+    What the harness raises is none of the layer's.
+    """
+    assert bound.instance is not None  # noqa: S101
+    case = built_case(bound)
+    other = next((each for each in ("cross", "distinct") if each in bound.offer["inputs"]), "")
+    sizes = [(length, FEW), (FEW, length)] if other else [(length, length)]
+    for queries, keys in sizes:
+        problem = _own_problem(
+            bound, case.replace(batch=1, queries=queries, keys=keys, inputs=other or case.inputs)
+        )
+        try:
+            with attributed(bound.subject):
+                _output(bound, problem, "")
+        except CandidateError as error:
+            if error.severity == "crash":
+                return str(error).partition("\n")[0].partition(" [")[0].rstrip(".")
+    return ""

@@ -94,3 +94,45 @@ def test_a_copy_that_calls_the_layer_itself_is_not_asked() -> None:
     assert bound(bound.own_weights.problem(make_problem(case))).output.any()
     with pytest.raises(CandidateError, match="another w_q has no effect in a copy of the layer"):
         bound(make_problem(case.replace(bias="no")))
+
+
+def test_a_layer_is_offered_no_lengths_beyond_its_own() -> None:
+    """A right layer with a mask of 64 keys holds, and the report says the limit and the error."""
+    verdict = check_subject("built_layers.py:short", cases=60)
+    assert verdict.holds, str(verdict)
+    assert any(
+        each.startswith("not offered: more than 64 queries or keys (raised RuntimeError: The size")
+        for each in verdict.notes
+    )
+
+
+@pytest.mark.parametrize("length", [3, 37, 100])
+def test_the_limit_is_found_between_the_drawn_lengths(length: int) -> None:
+    """It is exact, also where no drawn case has that length; longer cases become as long."""
+    kind = load.load(f"{SUBJECTS}/built_layers.py:Causal")
+    bound = bind(kind(24, 3, length))
+    own = bound.own_weights
+    assert own is not None
+    assert length == own.longest
+    case = own.case(bound.plain_case().replace(queries=500, keys=500))
+    assert (length, length) == (case.queries, case.keys)
+    assert isinstance(bound, TorchModule)
+    assert bound.instance is not None
+    assert "" == bound.instance.inert
+
+
+def test_a_layer_that_is_short_and_wrong_fails() -> None:
+    """Within its lengths it is judged as any other."""
+    verdict = check_subject("built_layers.py:short_and_scaled", cases=60, diagnose=True)
+    assert not verdict.holds
+    assert "scale-none" == verdict.diagnosis[0].bug
+
+
+@pytest.mark.parametrize("name", ["gap", "gap_and_short"])
+def test_a_layer_that_raises_at_a_length_in_the_middle_fails(name: str) -> None:
+    """It answers longer ones: that is no limit, whether or not it has one beyond."""
+    own: Any = built(name).own_weights
+    assert not own.limit
+    verdict = check_subject(f"built_layers.py:{name}", cases=200)
+    assert not verdict.holds
+    assert any("9 is not served" in each.check_result.detail for each in verdict.failures)

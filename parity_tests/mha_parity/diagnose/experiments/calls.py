@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
 
+LENGTHS = ("queries", "keys")
 CHUNK = 8  # calls between two looks at the clock
 WRONG = 30.0  # allowances: a departure that no rounding imitates
 NO_TIME = "the time of the experiments is over"
@@ -156,16 +157,18 @@ class Caller:
         """Return the base case with changes, of one head where no more are offered.
 
         In self-attention L follows S, and S follows L. A layer that is built already keeps its
-        sizes.
+        sizes, and gets no more queries or keys than it takes.
         """
         if self.built is not None:
+            given = {n: size for n in LENGTHS if isinstance(size := changes.get(n), int)}
+            changes |= {n: self.built.length(size) for n, size in given.items()}
             changes |= self.built.sizes
         elif "many" not in self.candidate.offer["heads"]:
             changes["heads_count"] = 1
         case = self.base.replace(**changes)
         if case.inputs == "self" and case.queries != case.keys:
-            given = case.queries if "queries" in changes else case.keys
-            case = case.replace(queries=given, keys=given)
+            length = case.queries if "queries" in changes else case.keys
+            case = case.replace(queries=length, keys=length)
         if case.layout == "unbatched":
             case = case.replace(batch=1)
         return case
@@ -206,6 +209,12 @@ class Caller:
     def varies(self, size: str) -> bool:
         """Return whether problems of other sizes of that name can be asked."""
         return self.built is None or size not in self.built.sizes
+
+    def reaches(self, size: str, number: int) -> bool:
+        """Return whether a layer that is built already takes as many queries, or keys."""
+        if self.built is None or size not in LENGTHS:
+            return True
+        return self.built.length(number) == number
 
     def weights(self, problem: Problem, sample: int = 0, calls: int = CALLS) -> Array | None:
         """Return the weights that the output mixes values with, (H, L, S), of one sample."""

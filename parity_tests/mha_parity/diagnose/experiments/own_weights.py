@@ -34,6 +34,7 @@ def own_weight_results(caller: Caller) -> tuple[ExperimentResult, ...]:
     wrong = f"wrong or without an answer in {len(bad)} of {where}: {_first(bad)}" if bad else ""
     width = own.sizes["head_dim"] * own.sizes["heads_count"]
     fixed = [f"{said} = {own.sizes[n]}" for n, said in LETTERS.items() if own.sizes.get(n)]
+    limit = own.limit.removeprefix("not offered: ")
     return (
         ExperimentResult(
             experiment="own weights", sentence=wrong or right, value=float(len(bad)), unit="calls",
@@ -42,7 +43,7 @@ def own_weight_results(caller: Caller) -> tuple[ExperimentResult, ...]:
         ExperimentResult(
             experiment="not varied", as_torch=None,
             sentence=f"{', '.join([*fixed, f'E = {width}'])}: the layer is built with them; other "
-            "weights are given to copies of it",
+            "weights are given to copies of it" + (f"; not asked: {limit}" if limit else ""),
         ),
     )  # fmt: skip
 

@@ -67,7 +67,11 @@ def scans(caller: Caller) -> Iterator[Scan]:
         # What is asked first is what most rules need, should the time be over.
         letter = "L = S" if axis == "queries" and tied else LETTERS[axis]
         groups = base.kv_heads_count if axis == "heads_count" else 0
-        divided = tuple(value for value in values if not groups or value % groups == 0)
+        divided = tuple(
+            value
+            for value in values
+            if (not groups or value % groups == 0) and caller.reaches(axis, value)
+        )
         cases = [caller.case(**{**_sizes(base), axis: value}) for value in divided]
         yield scan(letter, divided, caller.ask(cases), _others(base, axis))
 

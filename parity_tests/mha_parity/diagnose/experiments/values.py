@@ -220,8 +220,8 @@ def _shifted(
     problem = unmixed_problem(
         caller.case(**SIZES | {"keys": keys} | rows_too, **kinds, dtype=dtype)
     )
-    if problem.head_dim < CHANNELS:
-        return None  # a layer of narrower heads
+    if problem.head_dim < CHANNELS or problem.key.shape[1] < keys:
+        return None  # a layer of narrower heads, or of fewer keys
     small, root = np.resize(SMALL, keys), math.sqrt(problem.head_dim)
     if rows.endswith("key"):
         small[0 if rows.startswith("first") else -1] += root * added
