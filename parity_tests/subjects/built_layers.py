@@ -58,6 +58,18 @@ class Causal(Attention):
         return scores.masked_fill(~self.seen[:length, :length], float("-inf"))
 
 
+class Switched(Attention):
+    """Hides the future where it is built to."""
+
+    def __init__(self, dim, num_heads, causal=False):
+        super().__init__(dim, num_heads)
+        self.causal = causal
+
+    def masked(self, scores):
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        return scores.masked_fill(hidden, float("-inf")) if self.causal else scores
+
+
 class RaisesInTheMiddle(Causal):
     """Raises at one length and answers longer ones."""
 
@@ -81,6 +93,9 @@ wiped = Causal(24, 3)
 wiped.seen.fill_(True)
 short_and_scaled = Causal(24, 3)
 short_and_scaled.scale = 1.0
+switched_on, switched_off = Switched(24, 3, causal=True), Switched(24, 3)
+switched_and_scaled = Switched(24, 3, causal=True)
+switched_and_scaled.scale = 1.0
 gap = RaisesInTheMiddle(24, 3, 4096)
 gap_and_short = RaisesInTheMiddle(24, 3)
 held = Attention(24, 3)

@@ -75,7 +75,7 @@ def refuse_left_over(bound: TorchModule) -> None:
     left = [name for name in bound.instance.own.left_over if name in owned]
     if not left:
         return
-    problem = _own_problem(bound, built_case(bound))
+    problem = own_problem(bound, built_case(bound))
     try:
         output = _output(bound, problem, "")
         telling = [n for n in left if not equal_up_to_rounding(output, _output(bound, problem, n))]
@@ -102,7 +102,7 @@ def _output(bound: TorchModule, problem: Problem, changed: str) -> Array:
         return bound.answer(problem, call.make()).output
 
 
-def _own_problem(bound: TorchModule, case: Case) -> Problem:
+def own_problem(bound: TorchModule, case: Case) -> Problem:
     """Return the problem of a case with the layer's own weights."""
     assert bound.instance is not None  # noqa: S101
     own = bound.instance.own
@@ -142,7 +142,7 @@ def _raised(bound: TorchModule, length: int) -> str:
     other = next((each for each in ("cross", "distinct") if each in bound.offer["inputs"]), "")
     sizes = [(length, FEW), (FEW, length)] if other else [(length, length)]
     for queries, keys in sizes:
-        problem = _own_problem(
+        problem = own_problem(
             bound, case.replace(batch=1, queries=queries, keys=keys, inputs=other or case.inputs)
         )
         try:

@@ -18,6 +18,7 @@ from mha_parity.core.case import BLOCK
 from mha_parity.core.global_state import seeded_generators
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.built_switches import settle_switches
 from mha_parity.targets.built_trials import length_limit, refuse_left_over, without_effect
 from mha_parity.targets.callables import layer_inside
 from mha_parity.targets.conventions.base import has_modes, set_mode
@@ -113,6 +114,7 @@ def use_layer(bound: Convention, layer: Any) -> None:
         return {k: a for _, held in found or torch_entries(state) for k, a in held.items()}
 
     bound.instance, bound.own_weights = BuiltLayer(called, own, read), own
+    settle_switches(bound)
     longest, beyond = length_limit(bound)
     bound.own_weights = bound.instance.own = replace(own, longest=longest, beyond=beyond)
     sizes = tuple(size for size in bound.offer["size"] if size != "medium")

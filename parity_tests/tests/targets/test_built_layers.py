@@ -136,3 +136,16 @@ def test_a_layer_that_raises_at_a_length_in_the_middle_fails(name: str) -> None:
     verdict = check_subject(f"built_layers.py:{name}", cases=200)
     assert not verdict.holds
     assert any("9 is not served" in each.check_result.detail for each in verdict.failures)
+
+
+@pytest.mark.parametrize(("name", "attn"), [("switched_on", "causal"), ("switched_off", "none")])
+def test_a_switch_of_the_constructor_is_read_off_the_layer(name: str, attn: str) -> None:
+    """A right layer is asked for the causal rule where it was built with it, and only there."""
+    assert (attn,) == built(name).offer["attn"]
+    verdict = check_subject(f"built_layers.py:{name}", cases=60)
+    assert verdict.holds, str(verdict)
+
+
+def test_a_layer_with_a_switch_and_a_wrong_scale_fails() -> None:
+    """The causal rule that it was built with hides no other mistake."""
+    assert not check_subject("built_layers.py:switched_and_scaled", cases=60).holds
