@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
 
+WEIGHTS = ("w_q", "w_k", "w_v", "w_out", "b_q", "b_k", "b_v", "b_out", "bias_k", "bias_v")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnWeights:
@@ -19,7 +21,9 @@ class OwnWeights:
 
     ``features`` maps axes of a case to the values that the layer was built with, ``sizes`` the
     fields of its sizes. ``places`` maps the names of the layer's tensors to those of ``arrays``;
-    ``left_over`` are its tensors that are no weights of attention.
+    ``left_over`` are its tensors that are no weights of attention. ``built``: they are those of an
+    object, which is asked itself, or of whose copies others are; else its class builds others. It
+    is asked at most ``longest`` queries or keys (0: any number), since it raises ``beyond`` these.
     """
 
     arrays: dict[str, Array]
@@ -27,10 +31,28 @@ class OwnWeights:
     sizes: dict[str, int]
     places: dict[str, tuple[str, ...]]
     left_over: tuple[str, ...] = ()
+    built: bool = False
+    longest: int = 0
+    beyond: str = ""
 
     def case(self, case: Case) -> Case:
-        """Return the case in the sizes and with the features of the layer."""
-        return case.replace(**self.sizes, **self.features)
+        """Return the case in the sizes and with the features of the layer, and no longer than it.
+
+        Of more queries or keys than the layer takes, the case has as many as that.
+        """
+        queries, keys = self.length(case.queries), self.length(case.keys)
+        return case.replace(**self.sizes, **self.features, queries=queries, keys=keys)
+
+    def length(self, length: int) -> int:
+        """Return a number of queries or keys, the largest that the layer takes where it is more."""
+        return min(length, self.longest) if self.longest else length
+
+    @property
+    def limit(self) -> str:
+        """Say which lengths are not offered, and why; "" where all are."""
+        if not self.longest:
+            return ""
+        return f"not offered: more than {self.longest} queries or keys ({self.beyond})"
 
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with these weights where its case is one of the layer's.
@@ -52,6 +74,22 @@ class OwnWeights:
         given = ((array, getattr(problem, name)) for name, array in self.arrays.items())
         return all(other is not None and np.array_equal(own, other) for own, other in given)
 
+    def unlike(self, problem: Problem) -> str:
+        """Say what a problem has that no layer of these shapes can hold; "" where one can."""
+        case = problem.case
+        for name, size in self.sizes.items():
+            if getattr(case, name) != size:
+                return f"it is built with {name} {size}"
+        for axis in ("projection", "bias_kv", "zero_attn", "dtype"):
+            if self.features.get(axis, getattr(case, axis)) != getattr(case, axis):
+                return f"it is built with {axis}={self.features[axis]}"
+        held = {part for parts in self.places.values() for part in parts}
+        for name in (each for each in WEIGHTS if each not in held):
+            given = getattr(problem, name)
+            if given is not None and not _is_neutral(given):
+                return f"it has no {name}"
+        return ""
+
     @property
     def sentence(self) -> str:
         """Say which tensor went where, and what was left over."""
@@ -61,3 +99,9 @@ class OwnWeights:
         went = ", ".join(f"{name} as {' '.join(parts)}" for name, parts in self.places.items())
         left = f"; left over: {', '.join(self.left_over)}" if self.left_over else ""
         return f"judged with its own weights: {went}{left}"
+
+
+def _is_neutral(array: Array) -> bool:
+    """Return whether a matrix is the identity, or a bias 0: as if it were not there."""
+    neutral = np.eye(*array.shape) if array.ndim == 2 else np.zeros(array.shape)
+    return np.array_equal(array, neutral)

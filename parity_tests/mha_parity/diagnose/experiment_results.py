@@ -65,7 +65,8 @@ def _scale(seen: Examination) -> Iterator[ExperimentResult]:
         return
     off = max(abs(m.factor - 1) for m in seen.scales)
     widths = sorted({m.case.head_dim for m in seen.scales})
-    where = f"{len(seen.scales)} sizes with D = {widths[0]} … {widths[-1]}"
+    listed = f"{widths[0]} … {widths[-1]}" if len(widths) > 1 else f"{widths[0]} alone"
+    where = f"{len(seen.scales)} sizes with D = {listed}"
     yield ExperimentResult(
         experiment="scale",
         sentence=f"{law(seen.scales)}, at {where}; 1/sqrt(D) is missed by {off:.2g} of it",

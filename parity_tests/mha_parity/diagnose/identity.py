@@ -15,15 +15,21 @@ from mha_parity.diagnose.experiment_diagnosis import as_diagnosis
 from mha_parity.diagnose.experiment_results import formula, measures
 from mha_parity.diagnose.experiments import transfer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.examination import (
+    Examination,
+    cause_findings,
+    run_experiments,
+)
+from mha_parity.diagnose.experiments.own_weights import copies_refused, own_weight_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.candidate import Candidate
-    from mha_parity.diagnose.experiments.examination import Examination, ExperimentFinding
+    from mha_parity.diagnose.experiments.examination import ExperimentFinding
 
 POINTS = 400  # of the transfer curve, evenly over all that were read
+NO_FORMULA = "no softmax(q k^T / sqrt(D)) v"
 DRAWN = 32  # rows and keys at most of a matrix that can be read
 
 
@@ -31,8 +37,17 @@ def identify(candidate: Candidate, target: str, seconds: float = math.inf) -> Id
     """Return what the experiments measure of a candidate; none begins after ``seconds``."""
     started = time.perf_counter()
     caller = Caller(candidate, Deadline(seconds).running)
-    seen = run_experiments(caller, whole=True)
-    lines = measures(caller, seen)
+    refused = copies_refused(caller)
+    own = own_weight_results(caller)
+    seen = Examination() if refused else run_experiments(caller, whole=True)
+    if refused:
+        unasked = f"not measured: {refused}"
+        found: tuple[ExperimentResult, ...] = (
+            ExperimentResult(experiment="other weights", sentence=unasked, as_torch=None),
+        )
+    else:
+        found = measures(caller, seen)
+    lines = (*own, *found)
     if not caller.running():
         over = f"{seconds:.0f} s are over: some experiments made fewer calls, or none"
         lines += (ExperimentResult(experiment="time", sentence=over, as_torch=None),)
@@ -41,7 +56,7 @@ def identify(candidate: Candidate, target: str, seconds: float = math.inf) -> Id
     return IdentityCard(
         target=target,
         convention=candidate.convention,
-        sentence=", ".join([_computes(seen, causes), *clauses]),
+        sentence=", ".join([_unmeasured(own) if refused else _computes(seen, causes), *clauses]),
         measures=lines,
         causes=tuple(as_diagnosis(each) for each in causes),
         transfer=_points(seen),
@@ -60,8 +75,14 @@ def _computes(seen: Examination, causes: list[ExperimentFinding]) -> str:
     weights = [each for each in causes if each.stage == "weights"]
     if computed and weights:
         return computed
-    start = computed or "no softmax(q k^T / sqrt(D)) v"
+    start = computed or NO_FORMULA
     return f"{start}, but {causes[0].text}" if computed else f"{start}: {causes[0].text}"
+
+
+def _unmeasured(own: tuple[ExperimentResult, ...]) -> str:
+    """Return what is known of a layer of which its own weights alone were asked."""
+    right = all(each.as_torch is not False for each in own)
+    return "right with its own weights, the only ones asked" if right else NO_FORMULA
 
 
 def _points(seen: Examination) -> TransferPoints | None:

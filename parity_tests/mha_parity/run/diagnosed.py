@@ -112,11 +112,15 @@ def _named(
         backwards = gradients.name_wrong_gradients(candidate, backward)
         # What was not understood of the few other cases adds nothing to a cause.
         found = (*backwards, *(each for each in found if each.explains or not backwards))
-    if not silent or not answered:
-        return found
+    return with_unanswered(found, silent) if silent and answered else found
+
+
+def with_unanswered(found: tuple[Diagnosis, ...], silent: int) -> tuple[Diagnosis, ...]:
+    """Return diagnoses whose evidence ends with how many failing cases gave no answer."""
     cases = "1 failing case" if silent == 1 else f"{silent} failing cases"
+    said = f"{cases} gave no answer to compare"
     return tuple(
-        replace(each, evidence=f"{each.evidence}; {cases} gave no answer to compare".lstrip("; "))
+        replace(each, evidence="; ".join(filter(None, (each.evidence.rstrip("."), said))))
         for each in found
     )
 

@@ -31,6 +31,7 @@ def not_served_remarks(
         *map(not_installed, getattr(candidate, "not_installed", ())),
         f"gradients were judged too: {backward}." if backward else "",
         "" if own is None else own.sentence,
+        "" if own is None else own.limit,
         answer_dtype.remark(getattr(candidate, "answer_dtypes", {}), options),
         not_cross(reasons, offer),
         fails_cross(case_results),

@@ -1,8 +1,8 @@
 """A layer that is built already is judged with its own weights, in its own sizes.
 
-A function without parameters may build it. Its class is bound as any class is. Problems with the
-layer's own weights then go to the layer itself, and those with others (trials, smaller cases,
-experiments) to new layers of its class.
+A function without parameters may build it. Its class is bound as any class is, by trials. Problems
+with the layer's own weights then go to the layer itself, and those with others (experiments) to
+copies of it: nothing is asked of another layer of its class.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.core.case import BLOCK
 from mha_parity.core.global_state import seeded_generators
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.built_switches import settle_switches
+from mha_parity.targets.built_trials import length_limit, refuse_left_over, without_effect
 from mha_parity.targets.callables import layer_inside
 from mha_parity.targets.conventions.base import has_modes, set_mode
+from mha_parity.targets.conventions.built_layer import BuiltLayer
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
@@ -99,11 +103,26 @@ def use_layer(bound: Convention, layer: Any) -> None:
     found = linear_entries(bound, state, int(heads)) if isinstance(bound, LinearModule) else ()
     own = own_weights(found or torch_entries(state), state, int(heads), bound.name)
     zero_attn = _yes(bool(getattr(layer, "add_zero_attn", False)))
-    own = replace(own, features=own.features | {"zero_attn": zero_attn})
+    own = replace(own, features=own.features | {"zero_attn": zero_attn}, built=True)
     narrow_offer(bound, own, getattr(layer, "batch_first", None), complete=True)
     if has_modes(called):
         called = set_mode(called, training=False)
-    bound.instance, bound.own_weights = called, own
+
+    def read(state: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the weights of a state, as those of the layer were read."""
+        found = linear_entries(bound, state, int(heads)) if isinstance(bound, LinearModule) else ()
+        return {k: a for _, held in found or torch_entries(state) for k, a in held.items()}
+
+    bound.instance, bound.own_weights = BuiltLayer(called, own, read), own
+    settle_switches(bound)
+    longest, beyond = length_limit(bound)
+    bound.own_weights = bound.instance.own = replace(own, longest=longest, beyond=beyond)
+    sizes = tuple(size for size in bound.offer["size"] if size != "medium")
+    if 0 < longest <= BLOCK and sizes:  # no case is as long
+        bound.offer = bound.offer | {"size": sizes}
+        bound.reasons["size", "medium"] = beyond
+    refuse_left_over(bound)
+    bound.instance.inert = without_effect(bound)
 
 
 def _counts(value: object) -> bool:

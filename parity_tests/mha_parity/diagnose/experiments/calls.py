@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
 
+LENGTHS = ("queries", "keys")
 CHUNK = 8  # calls between two looks at the clock
 WRONG = 30.0  # allowances: a departure that no rounding imitates
 NO_TIME = "the time of the experiments is over"
@@ -113,7 +115,13 @@ class Caller:
         """Take the candidate, and whether there is time for another call."""
         self.candidate = candidate
         self.running = running
+        own: OwnWeights | None = getattr(candidate, "own_weights", None)
+        # A layer that is built already has its sizes in all problems.
+        self.built = own if own is not None and own.built else None
         self.base = plain_case(candidate.offer)
+        if self.built is not None:
+            # Without biases, of which it may have some and not others: copies get 0.
+            self.base = self.built.case(self.base).replace(bias="no")
         self.trials: list[CallResult] = []
         self.seconds = 0.0
         self.unanswered: dict[str, str] = {}
@@ -148,14 +156,19 @@ class Caller:
     def case(self, **changes: object) -> Case:
         """Return the base case with changes, of one head where no more are offered.
 
-        In self-attention L follows S, and S follows L.
+        In self-attention L follows S, and S follows L. A layer that is built already keeps its
+        sizes, and gets no more queries or keys than it takes.
         """
-        if "many" not in self.candidate.offer["heads"]:
+        if self.built is not None:
+            given = {n: size for n in LENGTHS if isinstance(size := changes.get(n), int)}
+            changes |= {n: self.built.length(size) for n, size in given.items()}
+            changes |= self.built.sizes
+        elif "many" not in self.candidate.offer["heads"]:
             changes["heads_count"] = 1
         case = self.base.replace(**changes)
         if case.inputs == "self" and case.queries != case.keys:
-            given = case.queries if "queries" in changes else case.keys
-            case = case.replace(queries=given, keys=given)
+            length = case.queries if "queries" in changes else case.keys
+            case = case.replace(queries=length, keys=length)
         if case.layout == "unbatched":
             case = case.replace(batch=1)
         return case
@@ -192,6 +205,16 @@ class Caller:
         before, count = self.seconds, 4
         self.ask([self.base.replace(seed=self.base.seed + 1 + i) for i in range(count)])
         return (self.seconds - before) / count < seconds
+
+    def varies(self, size: str) -> bool:
+        """Return whether problems of other sizes of that name can be asked."""
+        return self.built is None or size not in self.built.sizes
+
+    def reaches(self, size: str, number: int) -> bool:
+        """Return whether a layer that is built already takes as many queries, or keys."""
+        if self.built is None or size not in LENGTHS:
+            return True
+        return self.built.length(number) == number
 
     def weights(self, problem: Problem, sample: int = 0, calls: int = CALLS) -> Array | None:
         """Return the weights that the output mixes values with, (H, L, S), of one sample."""

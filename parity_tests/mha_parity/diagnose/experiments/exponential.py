@@ -51,6 +51,8 @@ def exponential_errors(caller: Caller) -> ExponentialErrors | None:
     width = case.heads_count * SIZES["head_dim"]
     kinds = {"kdim": width, "vdim": width} if case.projection == "separate" else {}
     problem = unmixed_problem(caller.case(**SIZES, **kinds))
+    if problem.head_dim != SIZES["head_dim"]:
+        return None  # a layer of another width
     if problem.query is problem.key or (problem.w_v is not None and problem.key is problem.value):
         return None
     if (problem.query.shape[1], problem.key.shape[1]) != (len(ROWS), len(COLUMNS)):

@@ -215,6 +215,8 @@ def _by_size(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
     for axis in ("keys", "queries", "head_dim"):
         if not caller.running():
             return
+        if not caller.varies(axis):
+            continue
         sizes = _sizes(caller, SIZES[0])
         # Two batch sizes: a factor is that of a formula in N only where it follows N.
         each = [{**sizes, axis: n, "batch": 2 + i % 2} for i, n in enumerate(BEYOND)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 # E = 24 in both: the number of heads changes, and what is made of H and D with it.
 SIZES = (
@@ -44,9 +44,18 @@ def head_count(caller: Caller) -> str:
         return ""
     for said, law in LAWS.items():
         for more in ("", ", scaled by 1/sqrt(D)"):
-            if all(is_answered(t, _with_heads(t.problem, law, scaled=bool(more))) for t in trials):
+            if all(_is_that(t, law, scaled=bool(more)) for t in trials):
                 return said + more
     return ""
+
+
+def _is_that(trial: CallResult, law: Callable[[int, int], int], *, scaled: bool) -> bool:
+    """Return whether an answer is that of other heads, which have to divide the width."""
+    case = trial.problem.case
+    heads = law(case.heads_count, case.head_dim)
+    if not heads or case.embed_dim % heads:
+        return False
+    return is_answered(trial, _with_heads(trial.problem, law, scaled=scaled))
 
 
 def _with_heads(problem: Problem, law: Callable[[int, int], int], *, scaled: bool) -> Problem:

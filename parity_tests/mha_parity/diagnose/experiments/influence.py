@@ -92,7 +92,7 @@ def largest_kept(readings: Sequence[SampleWeights]) -> str:
     """Return that a row sees only its keys of the largest scores, as many in all readings."""
     counts = set()
     for reading in readings:
-        lost = reading.visible & ~reading.seen
+        lost = reading.visible & _readable(reading) & ~reading.seen
         rows = lost.any(axis=-1)
         if not rows.any() or (reading.seen & ~reading.visible).any():
             continue

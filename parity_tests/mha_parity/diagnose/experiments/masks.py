@@ -38,6 +38,7 @@ AXES = {"padding": ("bool", "float", "lengths"),
 SIZES: dict[str, object] = {
     "batch": 2, "queries": 7, "keys": 9, "heads_count": 3, "head_dim": 11,
 }  # fmt: skip
+N_IS_H = " where N = H"
 # What a mask may depend on: equal sizes of two axes, more samples, the scale, another code path.
 CHANGES: dict[str, dict[str, object]] = {
     "": {},
@@ -45,7 +46,7 @@ CHANGES: dict[str, dict[str, object]] = {
     " at L = 1": {"queries": 1},
     " at N = 6": {"batch": 6},
     " where N = L": {"batch": 7},
-    " where N = H": {"batch": 3},
+    N_IS_H: {"batch": 3},
     " at D = 67": {"head_dim": 67},
     " and bias_kv=yes": {"bias_kv": "yes"},
     " and zero_attn=yes": {"zero_attn": "yes"},
@@ -130,8 +131,11 @@ def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
     name = " and ".join(f"{axis}={kind}" for axis, kind in mask.items())
     cases: dict[Case, str] = {}
     offer = caller.candidate.offer
+    changes[N_IS_H] = {"batch": caller.case(**sizes).heads_count}
     for where, change in changes.items():
         if any(value not in offer[axis] for axis, value in change.items() if axis in offer):
+            continue
+        if not all(map(caller.varies, {"head_dim"} & change.keys())):
             continue
         long = READABLE if "keys" in change and caller.base.form == "mha" else {}
         case = caller.case(**{**sizes, **long, **change}, **mask)

@@ -66,6 +66,10 @@ class WeightsFinding:
 
 def read_case_weights(caller: Caller, case: Case) -> SampleWeights | None:
     """Return the weights of sample 0 of a case, or None where they cannot be read."""
+    if caller.built is not None and case.form == "mha":
+        # The values of a layer show as many keys as its input has columns, half of them well.
+        keys = min(case.keys, max(1, case.embed_dim // 2))
+        case = case.replace(keys=keys, queries=keys if case.inputs == "self" else case.queries)
     return read_problem(caller, unmixed_problem(case))
 
 

@@ -140,9 +140,8 @@ def law(found: list[EffectiveScale]) -> str:
     """Return the formula that gives every effective scale, or the factors on the expected one."""
     if len(found) < 3:
         return ""
-    for text, formula in LAWS.items():
-        if all(m.equals(formula(m.case)) for m in found):
-            return text
+    if text := _at_one_width(found) or _listed_law(found):
+        return text
     if rounded := _rounded_to(found):
         return f"1/sqrt(D) rounded to {rounded}"
     scale = float(np.mean([m.scale for m in found]))
@@ -153,6 +152,25 @@ def law(found: list[EffectiveScale]) -> str:
         return constant(scale)
     fitted = _power(found) or _law_of_another_size(found)
     return fitted or f"no formula in D, H, L, S or E: {_listed(found)}"
+
+
+def _listed_law(found: list[EffectiveScale]) -> str:
+    """Return the first of the known formulas that gives every scale."""
+    laws = (text for text, of in LAWS.items() if all(m.equals(of(m.case)) for m in found))
+    return next(laws, "")
+
+
+def _at_one_width(found: list[EffectiveScale]) -> str:
+    """Return the scale where all cases have one D, as of a built layer: no law of D rests on it.
+
+    "" where they have several, or where it follows another size.
+    """
+    width, scale = found[0].case.head_dim, float(np.mean([m.scale for m in found]))
+    if len({m.case.head_dim for m in found}) > 1:
+        return ""
+    if all(m.equals(width**-0.5) for m in found):
+        return RIGHT_LAW
+    return f"{scale:.6g} at D = {width}" if all(m.equals(scale) for m in found) else ""
 
 
 def _listed(found: list[EffectiveScale]) -> str:

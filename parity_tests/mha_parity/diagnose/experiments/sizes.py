@@ -58,6 +58,8 @@ def scans(caller: Caller) -> Iterator[Scan]:
     for axis, values in (VALUES if caller.quick(QUICK) else COARSE).items():
         if (axis == "keys" and tied) or (axis == "batch" and base.layout == "unbatched"):
             continue
+        if not caller.varies(axis):
+            continue
         if axis == "heads_count" and ("many" not in caller.candidate.offer["heads"]):
             continue
         if not caller.running():
@@ -65,7 +67,11 @@ def scans(caller: Caller) -> Iterator[Scan]:
         # What is asked first is what most rules need, should the time be over.
         letter = "L = S" if axis == "queries" and tied else LETTERS[axis]
         groups = base.kv_heads_count if axis == "heads_count" else 0
-        divided = tuple(value for value in values if not groups or value % groups == 0)
+        divided = tuple(
+            value
+            for value in values
+            if (not groups or value % groups == 0) and caller.reaches(axis, value)
+        )
         cases = [caller.case(**{**_sizes(base), axis: value}) for value in divided]
         yield scan(letter, divided, caller.ask(cases), _others(base, axis))
 

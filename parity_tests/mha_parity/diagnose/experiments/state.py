@@ -43,12 +43,15 @@ def earlier_calls(caller: Caller) -> CallHistoryEffect:
     if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
         sizes["heads_count"] = caller.base.heads_count
     first = caller.case(**sizes)
-    asked = [first]
-    for change in BETWEEN.values():
-        asked += [caller.case(**{**sizes, **change}), first]
+    asked, names = [first], []
+    for name, change in BETWEEN.items():
+        between = caller.case(**{**sizes, **change})
+        if between != first:  # of a layer that is built already heads have one width
+            asked += [between, first]
+            names.append(name)
     trials = caller.ask(asked)
     before, changes, largest = trials[0], [], 0.0
-    for name, after in zip(BETWEEN, trials[2::2], strict=False):
+    for name, after in zip(names, trials[2::2], strict=False):
         difference = _difference(before, after)
         largest = max(largest, difference)
         if difference > before.allowed:

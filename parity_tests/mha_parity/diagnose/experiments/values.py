@@ -8,6 +8,7 @@ first or the last, shows a maximum of some keys alone. One of the small scores i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 SIZES = {"batch": 1, "queries": 5, "keys": 5, "head_dim": 16}  # D = 16: the scale is exactly 1/4
+CHANNELS = 3  # that a head needs for these scores
 ROWS = {"all": slice(None), "last": slice(-1, None)}  # of queries whose scores are all shifted
 SMALL = (0.0, 1.0, 2.0, 3.0, 4.0)  # of one channel of q and of k: scores 0 … 4
 ADDED = (8, 16, 32, 64, 80, 96, 128, 256, 512, 640, 704, 720, 752, 1024, 2048, 4096)
@@ -218,9 +220,11 @@ def _shifted(
     problem = unmixed_problem(
         caller.case(**SIZES | {"keys": keys} | rows_too, **kinds, dtype=dtype)
     )
-    small = np.resize(SMALL, keys)
+    if problem.head_dim < CHANNELS or problem.key.shape[1] < keys:
+        return None  # a layer of narrower heads, or of fewer keys
+    small, root = np.resize(SMALL, keys), math.sqrt(problem.head_dim)
     if rows.endswith("key"):
-        small[0 if rows.startswith("first") else -1] += 4 * added
+        small[0 if rows.startswith("first") else -1] += root * added
     if problem.query is problem.key:
         return None if problem.w_q is None else _from_one_array(problem, added, rows, small)
     query, key = np.zeros_like(problem.query), np.zeros_like(problem.key)
@@ -228,7 +232,7 @@ def _shifted(
     query[:, :, ::step] = 1
     key[:, :, ::step] = small[:, None]
     if at := ROWS.get(rows):
-        query[:, at, 1::step] = 4 * added
+        query[:, at, 1::step] = root * added
     key[:, :, 1::step] = 1
     changes: dict[str, object] = {"query": query, "key": key}
     if problem.key is problem.value:
@@ -251,7 +255,7 @@ def _from_one_array(problem: Problem, added: float, rows: str, small: Array) -> 
     x[:, :, ::step] = 1
     x[:, :, 1::step] = small[:, None]
     if at := ROWS.get(rows):
-        x[:, at, 2::step] = 4 * added
+        x[:, at, 2::step] = math.sqrt(step) * added
     weights = {name: np.zeros_like(getattr(problem, name)) for name in ("w_q", "w_k")}
     for name, columns in (("w_q", (0, 2)), ("w_k", (1, 0))):  # q: 1 and the constant; k: small, 1
         for channel, column in enumerate(columns):

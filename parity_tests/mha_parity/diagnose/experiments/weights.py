@@ -334,7 +334,8 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
         at = next((n for n in range(4, 17) if f"{scale:.{n}g}" != f"{expected:.{n}g}"), 17)
         listed = f"{scale:.{at}g}"
         if formula and formula != RIGHT_LAW:  # which it is at the sizes of the law
-            listed = f"{formula} ({listed} at D = {found.reading.problem.head_dim})"
+            at_width = f" at D = {found.reading.problem.head_dim}"
+            listed = formula if formula.endswith(at_width) else f"{formula} ({listed}{at_width})"
         return WeightsFinding(
             f"the effective scale is {listed}, expected {RIGHT_LAW} = {expected:.{at}g}",
             PRECISELY if formula.startswith(f"{RIGHT_LAW} rounded") else

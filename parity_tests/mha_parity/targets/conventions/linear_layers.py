@@ -266,8 +266,8 @@ class LinearModule(OptionalInputs):
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new module that holds the problem's weights, or the one that has them."""
-        if self.owned(problem, dropout):
-            return self.instance
+        if (built := self.of_instance(arguments)) is not None:
+            return built
         # Of torch's layer it always gets biases, zero where a problem has none.
         bias = problem.case.bias != "no" or bool(torch_taker(self.subject))
         length = max(LENGTH, problem.case.queries, problem.case.keys)

@@ -13,6 +13,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import make_offer
 from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.callables import layer_inside
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.attended_axis import BATCH_FIRST, mixes_samples
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
@@ -34,11 +35,15 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.core.features import Offer
+    from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.built_layer import BuiltLayer
 
 PLAIN = Case(
     seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, layout="sequence_first"
 )  # fmt: skip
+
+CALL = "call."  # how the keys of the parameters of a call begin
 
 
 class TorchModule(Convention):
@@ -51,7 +56,8 @@ class TorchModule(Convention):
     name = "torch-module"
     drops_as_torch = True
     own_masks = frozenset({"attn_mask", "key_padding_mask", "is_causal"})
-    instance: Any = None  # a layer that is built already: problems with its weights go to it
+    # A layer that is built already: problems with its weights go to it, others to copies.
+    instance: BuiltLayer | None = None
     call = "C(embed_dim, num_heads, ...), load_state_dict, (query, key, value, ...) as torch has it"
 
     def claims(self) -> Offer:
@@ -91,6 +97,12 @@ class TorchModule(Convention):
     def entry(self) -> Any:
         """Return what the call of a layer comes down to, also of one that a function builds."""
         return super().entry() if isinstance(self.subject, type) else self._entry
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of constructor and call; of a layer that is built already, of the call."""
+        found = super().parameters
+        return found if self.instance is None else tuple(p for p in found if p.key.startswith(CALL))
 
     def _look_at_instance(self) -> tuple[Signature, frozenset[str]]:
         """Build a small one; return the parameters of its call and the names of its state."""
@@ -178,8 +190,11 @@ class TorchModule(Convention):
     def call_after_loading(
         self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
     ) -> Call | None:
-        """Return the call of a module that answered ``earlier`` before it got its weights."""
-        if self.owned(problem, 0.0):
+        """Return the call of a module that answered ``earlier`` before it got its weights.
+
+        A layer that is built already is not asked for that: it has its weights.
+        """
+        if self.instance is not None:
             return None
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         module = self.build(earlier, before)
@@ -207,12 +222,13 @@ class TorchModule(Convention):
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls of one module in train() and in eval() mode.
 
-        torch's own paths fix the mode and are not asked.
+        torch's own paths fix the mode and are not asked. Of a layer that is built already it is a
+        copy, in which dropout above 0 is ``p``.
         """
-        if self.path is not None or not self._drops:
+        if self.path is not None:
             return None
-        module = self.build(problem, Arguments(problem, self.library), dropout=p)
-        if not has_modes(module):
+        module = self._dropping(problem, p)
+        if module is None or not has_modes(module):
             return None
 
         def asked(training: bool) -> Call:
@@ -222,20 +238,57 @@ class TorchModule(Convention):
 
         return asked
 
+    def _dropping(self, problem: Problem, p: float) -> Any | None:
+        """Return a module that has a problem's weights and drops; None where there is none."""
+        arguments = Arguments(problem, self.library)
+        if self.instance is None:
+            return self.build(problem, arguments, dropout=p) if self._drops else None
+        copy = self.instance.dropping(p)
+        return copy if copy is None or self.owned(problem) else self._given(copy, arguments)
+
     @property
     def _drops(self) -> bool:
         """Whether the constructor takes a probability of dropout."""
         return self._made.takes("dropout")
 
-    def owned(self, problem: Problem, dropout: float) -> bool:
-        """Return whether a problem is the instance's, in evaluation."""
-        own = None if self.instance is None else self.own_weights
-        return not dropout and own is not None and own.are_of(problem)
+    def owned(self, problem: Problem) -> bool:
+        """Return whether a problem is that of a layer that is built already."""
+        return self.instance is not None and self.instance.own.are_of(problem)
+
+    def of_instance(self, arguments: Arguments) -> Any:
+        """Return the layer that is built already, a copy where a problem has other weights.
+
+        None where there is none.
+
+        Raises
+        ------
+        CandidateError
+            No copy can have these weights.
+
+        """
+        if self.instance is None:
+            return None
+        if self.owned(arguments.problem):
+            return self.instance.called
+        return self._given(self.instance.copied(), arguments)
+
+    def _given(self, copy: Any, arguments: Arguments) -> Any:
+        """Return a copy of the layer with a problem's weights."""
+        assert self.instance is not None  # noqa: S101  (a copy is one of it)
+        self.instance.require_holdable(arguments.problem)
+        with target_errors():
+            self.load(layer_inside(copy), arguments.problem, arguments)
+        self.instance.require_loaded(copy, arguments.problem)
+        return copy
+
+    def call_of(self, module: Any, problem: Problem) -> Call:
+        """Return the call of a module on a problem, whatever weights it has."""
+        return self._layer_call(module, Arguments(problem, self.library))
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new module that holds the problem's weights, or the one that has them."""
-        if self.owned(problem, dropout):
-            return self.instance
+        if (module := self.of_instance(arguments)) is not None:
+            return module
         options = {k: v for k, v in self._shape(problem, dropout) if self._made.takes(k)}
         if dropout:
             options |= self.generator_argument(self._made.named, problem)
@@ -257,7 +310,10 @@ class TorchModule(Convention):
         named = getattr(module, "state_dict", None)
         names = set(named()) if callable(named) else None
         state = self._filled(problem, names)
-        module.load_state_dict({name: arguments.array(name, a) for name, a in state.items()})
+        loaded = {name: arguments.array(name, a) for name, a in state.items()}
+        # What a layer that is built already has besides weights stays.
+        kept = {} if self.instance is None else dict(module.state_dict())
+        module.load_state_dict({**kept, **loaded})
 
     def _shape(self, problem: Problem, dropout: float) -> Iterator[tuple[str, Any]]:
         """Yield the keywords of the constructor."""
