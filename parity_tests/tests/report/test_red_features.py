@@ -43,7 +43,7 @@ def red(found: Verdict, *expected: str) -> list[str]:
     return [name for name, (status, _) in outcomes.items() if status == "fail"]
 
 
-@pytest.mark.repeats(3)
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("name", "seed"), RUNS, ids=[f"{name}, seed {seed}" for name, seed in RUNS]
 )

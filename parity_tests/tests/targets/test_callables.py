@@ -109,7 +109,8 @@ def test_a_compiled_layer_is_judged_with_its_weights_as_it_is() -> None:
     """The weights are those of the layer inside, the calls those of the compiled one."""
     layer = loaded("compiled_layer")()
     candidate = bind_in_process(layer, Options())
-    assert layer is getattr(candidate.bound, "instance", None)
+    built = getattr(candidate.bound, "instance", None)
+    assert layer is getattr(built, "called", None)
     assert candidate.own_weights is not None
     assert {"qkv.weight", "out.weight", "out.bias"} == set(candidate.own_weights.places)
     asked = Options(cases=6, diagnose=False)

@@ -47,7 +47,7 @@ def test_a_method_that_takes_over_torchs_weights_is_judged(name: str, failed: bo
     assert failed == bool(check(bound, options).failed)
 
 
-@pytest.mark.repeats(5)
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_hold(name: str) -> None:
     """Whatever they call their sizes and weights, they are built, filled and found right."""

@@ -41,7 +41,7 @@ def judged(name: str) -> Verdict:
     return check(bind_in_process(load.load(f"{FILE}:{name}"), options), options)
 
 
-@pytest.mark.repeats(6)
+@pytest.mark.repeats(4)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_pass(name: str) -> None:
     """No case of what is offered is wrong, and no mask is left untried."""
