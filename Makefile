@@ -40,10 +40,10 @@ types: $(READY) ## check the types
 
 # Bare pytest, not `python -m pytest`, which would put the repository root on sys.path.
 tests: $(READY) ## run all tests, without lint and types
-	@$(BIN)/pytest -q -n 3 --dist worksteal $(ARGS)
+	@$(BIN)/pytest -q -n 2 --dist worksteal $(ARGS)
 
 test-all: $(READY) ## run all tests, those too that repeat a proof in further styles and seeds
-	@$(BIN)/pytest -q -n 3 --dist worksteal -m "not languages" $(ARGS)
+	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not languages" $(ARGS)
 
 bench: $(READY) ## time the NumPy attention beside torch's paths, and say the ratios
 	@$(BIN)/mha-parity bench $(ARGS)
@@ -85,7 +85,7 @@ test-languages: $(READY) ## judge the clients in C, Rust and JavaScript (gcc, ru
 	@$(BIN)/pytest -q -m "" parity_tests/tests/targets/test_command.py $(ARGS)
 
 test-oldest: $(OLDEST)/.ready ## run all tests on the oldest releases that are allowed
-	@$(OLDEST)/bin/pytest -q -n 3 --dist worksteal $(ARGS)
+	@$(OLDEST)/bin/pytest -q -n 2 --dist worksteal $(ARGS)
 
 torch-versions: $(OLDEST)/.ready ## say path by path what changed since the oldest torch that is allowed
 	@mkdir -p build
