@@ -79,6 +79,17 @@ class BlockSwapped(Block):
     swapped = True
 
 
+class CalledOtherwise(Block):
+    """Right in `forward`, and wrong in `call`, which is not what calling it does."""
+
+    forward = Block.attend
+
+    def call(self, x):
+        """Return (N, L, E), of keys that ask the queries."""
+        q, k, v = (split(each, self.num_heads) for each in self.qkv(x).chunk(3, -1))
+        return self.proj(merge(attend(k, q, v)))
+
+
 class Registered:
     """Right: keeps each array in a dictionary too, and reads its attributes."""
 

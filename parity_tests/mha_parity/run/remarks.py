@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from mha_parity.core.text import listed
 from mha_parity.run import answer_dtype
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ def fails_in_one_dtype(case_results: Sequence[CaseResult]) -> str:
     if len(failing) != 1 or not others or min(others.values()) < SERVED:
         return ""
     names = list(others)
-    said = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    hold = "holds" if len(names) == 1 else "hold"
     return (
-        f"fails in {failing.pop()} alone; {said} hold{'s' * (len(names) == 1)}, which --dtypes "
-        f"{','.join(names)} judges alone."
+        f"fails in {failing.pop()} alone; {listed(names)} {hold}, which --dtypes {','.join(names)} "
+        "judges alone."
     )
 
 

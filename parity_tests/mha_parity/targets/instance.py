@@ -100,8 +100,13 @@ def use_layer(bound: Convention, layer: Any) -> None:
             "of heads; set one."
         )
     state = {name: to_numpy(a, f"`{name}`") for name, a in layer.state_dict().items()}
-    found = linear_entries(bound, state, int(heads)) if isinstance(bound, LinearModule) else ()
-    own = own_weights(found or torch_entries(state), state, int(heads), bound.name)
+
+    def entries(state: Mapping[str, Array]) -> Iterator[Entry]:
+        if isinstance(bound, LinearModule):
+            return linear_entries(bound, state, int(heads))
+        return torch_entries(state)
+
+    own = own_weights(entries(state), state, int(heads), bound.name)
     zero_attn = _yes(bool(getattr(layer, "add_zero_attn", False)))
     own = replace(own, features=own.features | {"zero_attn": zero_attn}, built=True)
     narrow_offer(bound, own, getattr(layer, "batch_first", None), complete=True)
@@ -110,8 +115,7 @@ def use_layer(bound: Convention, layer: Any) -> None:
 
     def read(state: Mapping[str, Array]) -> dict[str, Array]:
         """Return the weights of a state, as those of the layer were read."""
-        found = linear_entries(bound, state, int(heads)) if isinstance(bound, LinearModule) else ()
-        return {k: a for _, held in found or torch_entries(state) for k, a in held.items()}
+        return {name: array for _, held in entries(state) for name, array in held.items()}
 
     bound.instance, bound.own_weights = BuiltLayer(called, own, read), own
     settle_switches(bound)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.layer_arrays import READS
 from mha_parity.targets.fit.names_in_code import names_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CALLS = frozenset({"forward", "__call__", "call"})
+TORCH_CALL = "torch.nn.modules.module"  # where the `__call__` of torch's modules is
 
 
 def target_in(holder: Any, name: str) -> Any:
@@ -24,7 +25,7 @@ def target_in(holder: Any, name: str) -> Any:
     found = getattr(holder, name)
     if not (inspect.isclass(holder) and _is_of_objects(holder, name)):
         return found
-    if name in CALLS:
+    if found is forward(holder) or found.__module__ == TORCH_CALL:
         return holder
     body = {
         "forward": found,

@@ -23,7 +23,13 @@ def test_right_ones_hold(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ModelUnscaled._attend", "BlockSwapped.attend", "ReadsItsDictionaryTwice"]
+    "name",
+    [
+        "ModelUnscaled._attend",
+        "BlockSwapped.attend",
+        "ReadsItsDictionaryTwice",
+        "CalledOtherwise.call",
+    ],
 )
 def test_wrong_ones_fail(name: str) -> None:
     """Each by what its right twin does."""
@@ -33,6 +39,6 @@ def test_wrong_ones_fail(name: str) -> None:
 def test_the_method_by_which_an_object_is_called_is_the_class_itself() -> None:
     """A block with more than an attention is refused, by its forward as by its own name."""
     block = load_subject("methods.py:Block")
-    assert block is target_in(block, "forward")
+    assert block is target_in(block, "forward") is target_in(block, "__call__")
     with pytest.raises(TargetError, match=r"`fc1.weight`, `fc2.weight` have no counterpart"):
         bind(block)

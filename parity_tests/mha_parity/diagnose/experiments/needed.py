@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import SIZES
 from mha_parity.core.features import PLAIN
+from mha_parity.core.text import listed
 from mha_parity.diagnose.experiments.rules import size_rule
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ class Needs:
         """Return what is needed, as a sentence; of one case alone where others fail without it."""
         if self.agreed:
             without = "any one of them" if len(self.kept) > 1 else "it"
-            return f"wrong with {_listed(self.kept)}, and right without {without}"
+            return f"wrong with {listed(self.kept)}, and right without {without}"
         pairs = list(zip(self.kept, self.shared, strict=True))
         common, own = ([text for text, shared in pairs if shared is each] for each in (True, False))
-        one = f"one failing case needs {_listed(own)}{' besides' if common else ''}"
-        return f"{f'wrong with {_listed(common)}; ' if common else ''}{one}, and others do not"
+        one = f"one failing case needs {listed(own)}{' besides' if common else ''}"
+        return f"{f'wrong with {listed(common)}; ' if common else ''}{one}, and others do not"
 
     def compared(self, caller: Caller, failing: Sequence[Case]) -> Needs | None:
         """Return the same, with which of them these failing cases need; None if time is over."""
@@ -77,11 +78,6 @@ class Needs:
         if other.inputs == "self" and {"queries", "keys"} & simpler.keys():
             simpler = dict.fromkeys(("queries", "keys"), next(iter(simpler.values())))
         return not _is_wrong(caller, other.replace(**simpler))
-
-
-def _listed(texts: Sequence[str]) -> str:
-    *first, last = texts
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def needed(caller: Caller, case: Case) -> Needs | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core import head_projections
+from mha_parity.core.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +41,7 @@ def weight_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
                 for kind, array in zip("wb", held[part], strict=True)
                 if array is not None
             }
-            shown = " and ".join(", ".join(parts).rsplit(", ", 1))
-            text = f"all heads of {shown} are projected by the weights of the {called} head"
+            text = f"all heads of {listed(parts)} are projected by the weights of the {called} head"
             yield text, problem.replace(**changes)
 
 

@@ -19,7 +19,7 @@ from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.sdpa import joined_mask
 from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
-from mha_parity.targets.fit.layer_arrays import assign
+from mha_parity.targets.fit.build import assign
 from mha_parity.targets.problem_arrays import array_or_neutral
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ __all__ = ["LENGTH", "LayerSizes", "SizesConfig", "arguments", "counts_heads"]
 
 def _value(sizes: LayerSizes, name: str) -> Any:
     """Return what the argument of a known name gets."""
-    return sizes.value("kv_heads" if counts_kv_heads(name) else str(_meaning(name)))
+    return sizes.value(str(_meaning(name)))
 
 
 @cache

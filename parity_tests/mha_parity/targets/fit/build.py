@@ -160,10 +160,15 @@ def replace_part(layer: Any, path: str, function: Callable[[Any], Any]) -> None:
     *way, name = path.split(".")
     for step in way:
         layer = getattr(layer, step)
+    assign(layer, name, FunctionOfRows(function))
+
+
+def assign(holder: Any, name: str, value: Any) -> None:
+    """Set an attribute of a layer that was built to be filled, also of a frozen one."""
     try:
-        setattr(layer, name, FunctionOfRows(function))
+        setattr(holder, name, value)
     except FrozenInstanceError:
-        object.__setattr__(layer, name, FunctionOfRows(function))
+        object.__setattr__(holder, name, value)
 
 
 class FunctionOfRows:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.fit.build import is_module
+from mha_parity.targets.fit.build import assign, is_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,14 +115,6 @@ def _set(layer: Any, path: str, value: Any) -> None:
         holder[int(last)] = value
     else:
         assign(holder, last, value)
-
-
-def assign(holder: Any, name: str, value: Any) -> None:
-    """Set an attribute of a layer that was built to be filled, also of a frozen one."""
-    try:
-        setattr(holder, name, value)
-    except FrozenInstanceError:
-        object.__setattr__(holder, name, value)
 
 
 def path_expression(layer: Any, path: str, name: str) -> str:
