@@ -15,32 +15,13 @@ from mha_parity import pytest_plugin
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.option_flags import add_options, from_namespace
 from mha_parity.core.options import Options
+from plugin_runs import CASES, DEAD, FEW, outcomes
 from subject_checks import RIGHT, SUBJECTS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     RunPytest = Callable[..., pytest.RunResult]
-
-CASES = 24
-FEW = ("--mha-parity-cases", str(CASES), "--mha-parity-dtypes", "float64")
-DEAD = "*MhaParityWarning: attn=causal is expected to fail, but the target offers no such*"
-
-
-@pytest.fixture
-def run(run_pytest: RunPytest) -> RunPytest:
-    """Return a function that runs pytest on a target, in its process if it is one alone."""
-
-    def run_on(target: str, *arguments: str) -> pytest.RunResult:
-        where = () if "-n" in arguments else ("--mha-parity-in-process",)
-        return run_pytest("--mha-parity-target", target, *FEW, *where, *arguments)
-
-    return run_on
-
-
-def outcomes(result: pytest.RunResult) -> dict[str, int]:
-    """Return how many tests came to what."""
-    return {name: n for name, n in result.parseoutcomes().items() if name != "warnings"}
 
 
 def test_one_id_a_feature(run_pytest: RunPytest) -> None:
@@ -273,59 +254,6 @@ def test_works_in_parallel(
     _, most, others = calls()
     assert 0 == others
     assert most >= CASES
-
-
-class TestExpectedFailures:
-    """An adopter's list of what is known to fail."""
-
-    def test_listed_features_may_fail_and_others_may_not(
-        self, pytester: pytest.Pytester, run: RunPytest
-    ) -> None:
-        """A listed feature is an expected failure with its reason; what passes must go."""
-        listed = pytester.makefile(".txt", known="heads=many  # our scale\nheads=one\n\n# prose\n")
-        result = run(WRONG, "-v", "-k", "heads and not kv", "--mha-parity-xfail", str(listed))
-        result.stdout.fnmatch_lines(
-            ["*?heads=one? FAILED*", "*?heads=many? XFAIL*(our scale)*", "*XPASS(strict)*"]
-        )
-        assert {"failed": 1, "xfailed": 1} == {
-            name: n for name, n in outcomes(result).items() if name != "deselected"
-        }
-
-    def test_dead_entries_are_warned_of(self, pytester: pytest.Pytester, run: RunPytest) -> None:
-        """An entry that matches no feature of the target does not go unnoticed."""
-        pytester.makepyfile(test_own="def test_own():\n    pass\n")
-        listed = pytester.makefile(".txt", known="attn=causal  # later\n")
-        result = run(RIGHT, "-k", "test_own", "--mha-parity-xfail", str(listed))
-        result.stdout.fnmatch_lines([DEAD])
-        assert result.ret == pytest.ExitCode.OK
-
-    def test_dead_entries_are_refused_where_warnings_are_errors(
-        self, pytester: pytest.Pytester
-    ) -> None:
-        """With -W error the sentence ends the session as a mistake in its set-up."""
-        listed = pytester.makefile(".txt", known="attn=causal\n")
-        # A fresh process: what is imported before pytest makes warnings of pytest's own.
-        result = pytester.runpytest_subprocess(
-            *("-p", "no:cacheprovider", "-W", "error", *FEW),
-            *("--mha-parity-target", RIGHT, "--mha-parity-xfail", str(listed)),
-        )
-        result.stderr.fnmatch_lines(["ERROR: mha-parity: attn=causal is expected to fail, but*"])
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
-
-    def test_misspelt_entries_are_refused(self, pytester: pytest.Pytester, run: RunPytest) -> None:
-        """An entry that is no feature at all ends the session, with the one that is close."""
-        listed = pytester.makefile(".txt", known="heads=mony\n")
-        result = run(RIGHT, "--mha-parity-xfail", str(listed))
-        said = "*got 'heads=mony', but no such feature in *; did you mean heads=many?"
-        result.stderr.fnmatch_lines([said])
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
-
-    def test_a_known_bug_is_green(self, pytester: pytest.Pytester, run: RunPytest) -> None:
-        """With what differs and the run itself listed, nothing is red."""
-        listed = pytester.makefile(".txt", known="heads=many  # our scale\nall-cases\n")
-        result = run(WRONG, "--mha-parity-xfail", str(listed))
-        assert "failed" not in outcomes(result)
-        assert 2 == outcomes(result)["xfailed"]
 
 
 def test_a_file_of_one_function_needs_no_name(

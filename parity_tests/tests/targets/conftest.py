@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
 def _few_further_calls(few_further_calls: None) -> None:
     """Make few of the calls that tests/checks holds."""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that writes a file of Python, and returns the target of a name in it."""
+
+    def written(source: str, name: str = "f") -> str:
+        (tmp_path / "written.py").write_text(source, encoding="utf-8")
+        return f"{tmp_path / 'written.py'}:{name}"
+
+    return written

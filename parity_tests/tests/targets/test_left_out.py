@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -31,31 +30,20 @@ def report():
 TRAINS = "for _ in range(3):\n    attention(1, 2, 3).backward()\n"
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str], str]:
-    """Return a function that writes a file and returns the target in it."""
-
-    def written(text: str) -> str:
-        (tmp_path / "as_written.py").write_text(text)
-        return f"{tmp_path}/as_written.py:attention"
-
-    return written
-
-
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        ("import sys\nsys.exit(3)\n", "raises SystemExit: 3 [as_written.py:17]: from there on"),
-        ("raise ImportError('no GPU')\n", "raises ImportError: no GPU [as_written.py:16]"),
+        ("import sys\nsys.exit(3)\n", "raises SystemExit: 3 [written.py:17]: from there on"),
+        ("raise ImportError('no GPU')\n", "raises ImportError: no GPU [written.py:16]"),
         (TRAINS, ""),
     ],
     ids=["exits", "raises", "trains behind its set-up"],
 )
 def test_what_a_file_does_before_it_raises_is_done(
-    write: Callable[[str], str], end: str, said: str
+    write: Callable[..., str], end: str, said: str
 ) -> None:
     """The set-up above that line counts, and the report says from where on nothing does."""
-    target = write(f"{ATTENTION}\nset_up()\n{end}")
+    target = write(f"{ATTENTION}\nset_up()\n{end}", "attention")
     if not said:
         with pytest.raises(TargetError, match=r"line 15 may change `CONFIG`, which the target rea"):
             load.load(target)
@@ -79,23 +67,23 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_target_that_may_be_changed_is_refused(write: Callable[[str], str], change: str) -> None:
+def test_a_target_that_may_be_changed_is_refused(write: Callable[..., str], change: str) -> None:
     """Its definitions alone would be judged as something that the file does not have."""
     with pytest.raises(TargetError, match=r"may change `(CONFIG|attention)`, which the "):
-        load.load(write(f"{ATTENTION}{change}\n{TRAINS}"))
+        load.load(write(f"{ATTENTION}{change}\n{TRAINS}", "attention"))
 
 
 @pytest.mark.parametrize(
     "rest", ["print(CONFIG['power'])", "report()", "other = attention(1, 2, 3)", "others.append(1)"]
 )
 def test_what_changes_nothing_that_the_target_reads_is_no_obstacle(
-    write: Callable[[str], str], rest: str
+    write: Callable[..., str], rest: str
 ) -> None:
     """To read it, or to change something else, leaves the target as it is defined."""
-    assert callable(load.load(write(f"{ATTENTION}others = []\n{rest}\n{TRAINS}")))
+    assert callable(load.load(write(f"{ATTENTION}others = []\n{rest}\n{TRAINS}", "attention")))
 
 
-def test_a_partial_function_is_a_definition(write: Callable[[str], str]) -> None:
+def test_a_partial_function_is_a_definition(write: Callable[..., str]) -> None:
     """It calls nothing: a file that cannot be executed has it all the same."""
     text = f"import functools\n{ATTENTION}\nattention = functools.partial(attention)\n{TRAINS}"
-    assert "partial" == type(load.load(write(text))).__name__
+    assert "partial" == type(load.load(write(text, "attention"))).__name__

@@ -20,7 +20,7 @@ from subject_checks import SUBJECTS
 
 # Modules that a test leaves behind.
 HERE = (
-    "broken",
+    "written",
     "projected",
     "keep_mask",
     "not_there",
@@ -41,17 +41,6 @@ def _clean_imports() -> Iterator[None]:
     for name in set(sys.modules) - modules:
         if name.startswith("mha_parity_target_") or name.partition(".")[0] in HERE:
             del sys.modules[name]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str], str]:
-    """Write a file of Python and return the target of its `f`."""
-
-    def written(source: str) -> str:
-        (tmp_path / "broken.py").write_text(source, encoding="utf-8")
-        return f"{tmp_path / 'broken.py'}:f"
-
-    return written
 
 
 @pytest.mark.parametrize(
@@ -112,9 +101,12 @@ def test_refused(text: str, message: str) -> None:
 
 
 BROKEN = {
-    "raises": ("def g():\n    raise KeyError('k')\ng()\n", r"raised KeyError: 'k' \[.*broken.py:2"),
-    "exits": ("import sys\nsys.exit(4)\n", r"raised SystemExit: 4 \[.*broken.py:2\]"),
-    "syntax": ("x = 1\ndef f(:\n", r"no valid Python: .* \[.*broken.py:2\]"),
+    "raises": (
+        "def g():\n    raise KeyError('k')\ng()\n",
+        r"raised KeyError: 'k' \[.*written.py:2",
+    ),
+    "exits": ("import sys\nsys.exit(4)\n", r"raised SystemExit: 4 \[.*written.py:2\]"),
+    "syntax": ("x = 1\ndef f(:\n", r"no valid Python: .* \[.*written.py:2\]"),
     "inherits_from_missing": (
         "import not_there.nn as nn\nclass f(nn.Module):\n    pass\n",
         "but f needs not_there, which is not installed; install not_there",
@@ -139,11 +131,11 @@ def test_a_module_missing_inside_a_target_is_not_the_target_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a module's own import fails, that import is named and not the module."""
-    (tmp_path / "broken.py").write_text("import not_there\n", encoding="utf-8")
+    (tmp_path / "written.py").write_text("import not_there\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    message = r"importing broken raised ModuleNotFoundError: .*; install not_there\."
+    message = r"importing written raised ModuleNotFoundError: .*; install not_there\."
     with pytest.raises(TargetError, match=message):
-        load.load("broken:f")
+        load.load("written:f")
 
 
 def tree(folder: Path, files: dict[str, str]) -> None:

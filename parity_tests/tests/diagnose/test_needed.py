@@ -1,0 +1,156 @@
+"""Which features and sizes a failing case needs to be wrong, and where a size begins to matter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.catalogue import Attention
+from mha_parity.core.features import make_offer
+from mha_parity.diagnose import diagnose
+from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
+from mha_parity.diagnose.experiments.needed import needed
+from mha_parity.diagnose.read_weights import plain_case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.diagnose.experiments.calls import Caller
+
+PROJECTED = make_offer(form="qkv", projection="none", inputs=("cross",))
+
+
+class HalvedTogether(Attention):
+    """The given scale is halved where there is a float mask too, from 10 keys on."""
+
+    def scale(self) -> float:
+        """Return the factor on q k^T."""
+        mask, due = self.problem.attn_mask, super().scale()
+        together = self.problem.given_scale is not None and mask is not None
+        return due / 2 if together and self.case.keys > 9 else due
+
+
+def test_the_features_that_are_wrong_together_alone_are_said(caller: Callable[..., Caller]) -> None:
+    """The others of a failing case, sizes among them, are made plain one by one."""
+    axes = {"scale": ("default", "given"), "attn": ("none", "float2d"), "v_dim": ("equal", "other")}
+    case = plain_case(PROJECTED | axes).replace(
+        scale="given", attn="float2d", v_head_dim=9, regime="peaky", batch=4, queries=11, keys=12
+    )
+    found = needed(caller(HalvedTogether, PROJECTED | axes), case)
+    assert found
+    assert (
+        "wrong with scale=given, attn=float2d and S > 9, and right without any one of them"
+    ) == found.sentence
+    assert not needed(caller(Attention, PROJECTED | axes), case)
+
+
+class BelowTheFill(Attention):
+    """Hidden scores are filled with -100, which scores of a wide range lie below."""
+
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
+        """Fill where the mask says -inf."""
+        return np.where(mask == -np.inf, np.float64(-100), scores)
+
+
+MASKED = PROJECTED | {
+    "attn": ("none", "bool2d", "bool3d"), "regime": ("normal", "wide_range"),
+}  # fmt: skip
+
+
+def test_what_other_failing_cases_fail_without_is_said_of_one_case_alone(
+    caller: Callable[..., Caller],
+) -> None:
+    """Sizes and the kind of a mask that a case of smaller sizes and another mask does without.
+
+    Where the other case has them too, nothing else is said than of one.
+    """
+    asking = caller(BelowTheFill, MASKED)
+    wide = plain_case(MASKED).replace(regime="wide_range", attn="bool3d")
+    drawn = [wide.replace(queries=21, keys=21, head_dim=15, seed=seed) for seed in range(40)]
+    first = next(each for each in drawn if needed(asking, each))
+    found = needed(asking, first)
+    assert found is not None
+    assert "right without any one of them" in found.sentence
+    small = first.replace(attn="bool2d", queries=17, keys=17, head_dim=5)
+    other = next(c for seed in range(40) if needed(asking, c := small.replace(seed=seed)))
+    apart = found.compared(asking, [first, other])
+    assert apart is not None
+    assert "right without" not in apart.sentence
+    assert apart.sentence.startswith("wrong with regime=wide_range")
+    assert "one failing case needs attn=bool3d" in apart.sentence
+
+
+def test_needs_that_other_failing_cases_share_are_said_of_all(
+    caller: Callable[..., Caller],
+) -> None:
+    """Another size of the same rule and the same features change nothing of the sentence."""
+    axes = {"scale": ("default", "given"), "attn": ("none", "float2d")}
+    asking = caller(HalvedTogether, PROJECTED | axes)
+    case = plain_case(PROJECTED | axes).replace(scale="given", attn="float2d", keys=12)
+    found = needed(asking, case)
+    assert found is not None
+    compared = found.compared(asking, [case, case.replace(keys=31, queries=7, seed=3)])
+    assert compared is not None
+    assert found.sentence == compared.sentence
+
+
+def test_what_time_did_not_allow_to_ask_is_not_said_to_be_needed(
+    caller: Callable[..., Caller],
+) -> None:
+    """Where the time is over while a case is made plain nothing is said."""
+    axes = {"scale": ("default", "given"), "attn": ("none", "float2d")}
+    asking = caller(HalvedTogether, PROJECTED | axes)
+    case = plain_case(PROJECTED | axes).replace(scale="given", attn="float2d", keys=12)
+    left = iter([True] * 5)
+    asking.running = lambda: next(left, False)
+    assert needed(asking, case) is None
+
+
+class ScaledBeyond(Attention):
+    """The scale grows where there are more than 400 keys."""
+
+    def scale(self) -> float:
+        """Return the factor on q k^T."""
+        return super().scale() * (1.001 if self.case.keys > 400 else 1)
+
+
+def test_what_is_wrong_beyond_a_size_is_measured_there(caller: Callable[..., Caller]) -> None:
+    """The border is found by bisection, and the weights are read at a size beyond it."""
+    case = plain_case(PROJECTED).replace(keys=513, batch=4, head_dim=3)
+    candidate = caller(ScaledBeyond, PROJECTED).candidate
+    (found,) = ExperimentDiagnosis(candidate, lambda: True).facts([case], lambda: True)
+    assert found.title.startswith("wherever S > 400: the effective scale is 0.17")
+    assert "wrong with S > 400, and right without it" == found.evidence
+
+
+class FirstKeys(Attention):
+    """Keys from 512 on get no weight."""
+
+    last = 512
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide them."""
+        scores = super().mask_scores(scores)
+        return np.where(np.arange(scores.shape[-1]) < self.last, scores, -np.inf)
+
+
+def test_a_border_beyond_all_sizes_tried_is_said_though_names_took_the_time(
+    caller: Callable[..., Caller],
+) -> None:
+    """Names tried on two thousand keys take all the time there is: what needs the size is asked."""
+    candidate = caller(FirstKeys, PROJECTED).candidate
+    cases = [plain_case(PROJECTED).replace(keys=keys, seed=keys) for keys in (2047, 513, 1279)]
+    problems = [make_problem(case) for case in cases]
+    (found,) = diagnose(candidate, [(each, candidate(each)) for each in problems])
+    assert found.title.startswith("wherever S > 512: keys from 512 on ")
+    assert "wrong with S > 512, and right without it" == found.evidence
+
+
+def test_a_right_attention_of_many_keys_needs_nothing(caller: Callable[..., Caller]) -> None:
+    """No border is found where no size is wrong."""
+    case = plain_case(PROJECTED).replace(keys=513)
+    assert needed(caller(FirstKeys, PROJECTED), case) is not None
+    assert needed(caller(Attention, PROJECTED), case) is None
