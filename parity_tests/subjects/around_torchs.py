@@ -91,3 +91,47 @@ class OneHeadUnscaled(OneHeadOfAConfig):
         """Return (N, L, D)."""
         q, k, v = self.query_gen(x), self.key_gen(x), self.value_gen(x)
         return torch.softmax(q @ k.mT, -1) @ v
+
+
+class KeysOfAWidth(nn.Module):
+    """Built with the widths of queries and of keys, which are no widths of a head."""
+
+    def __init__(self, query_dim, key_dim, num_heads):
+        super().__init__()
+        self.heads = num_heads
+        self.query_gen = nn.Linear(query_dim, query_dim)
+        self.key_gen = nn.Linear(key_dim, query_dim)
+        self.value_gen = nn.Linear(key_dim, query_dim)
+        self.merge = nn.Linear(query_dim, query_dim)
+
+    def mixed(self, query, key):
+        """Return the heads side by side."""
+        rows = self.query_gen(query), self.key_gen(key), self.value_gen(key)
+        q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in rows)
+        weights = torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1)
+        return (weights @ v).transpose(1, 2).flatten(2)
+
+    def forward(self, query, key):
+        """Return (N, L, E)."""
+        return self.merge(self.mixed(query, key))
+
+
+class OutputUnapplied(KeysOfAWidth):
+    """Wrong: the output projection is made and not applied."""
+
+    def forward(self, query, key):
+        """Return (N, L, E)."""
+        return self.mixed(query, key)
+
+
+class TwoStreams(nn.Module):
+    """Two attentions, of which each has queries of its own."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.first = nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)
+        self.second = nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)
+
+    def forward(self, x, y):
+        """Return both outputs, (N, L, E) and (N, S, E)."""
+        return self.first(x, y, y)[0], self.second(y, x, x)[0]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.text import listed
 from mha_parity.run import answer_dtype
+from mha_parity.targets.stand_ins import INTERFACE_OF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +44,11 @@ def not_served_remarks(
 
 def not_installed(library: str) -> str:
     """Say that a library was imported in name alone, and how to have the target use it."""
+    if library in INTERFACE_OF:
+        return (
+            f"`{library}` is not installed: `{INTERFACE_OF[library]}`, whose interface it has, was "
+            "used in its place; install it to judge the target with it."
+        )
     return (
         f"the import of `{library}` failed, and the target was judged without it: a call of it "
         "would raise an error; install it if the attention needs it."

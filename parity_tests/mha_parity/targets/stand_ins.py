@@ -2,18 +2,23 @@
 
 Many files import a plotting or logging library for other parts than the attention. A stand-in lets
 the import pass; whoever calls it after loading gets the ``ModuleNotFoundError`` it replaced, unless
-the library only draws.
+the library only draws. What has the interface of an installed library is computed by that one.
 """
 
 from __future__ import annotations
 
 import builtins
 import dis
+import importlib
+import inspect
+import re
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec
 from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +29,13 @@ DRAWING = frozenset({
     "altair", "bokeh", "matplotlib", "plotly", "pylab", "seaborn", "tensorboard", "tensorboardX",
     "wandb",
 })  # fmt: skip
+# Libraries with the interface of another, which is used in their place: CuPy documents NumPy's.
+INTERFACE_OF = {"cupy": "numpy"}
+# What such a library has besides: its arrays are those of the other one here.
+OWN_FUNCTIONS: dict[str, Any] = {
+    "asnumpy": lambda array, *_args, **_kwargs: np.asarray(array),
+    "get_array_module": lambda *_arrays: np,
+}
 
 
 class MissingBase:
@@ -83,6 +95,12 @@ class _Module(ModuleType):
             return wanted_by(sys._getframe(1))  # noqa: SLF001  (nothing else says which module it is)
         if name.startswith("__"):
             raise AttributeError(name)
+        root, dot, rest = self.__name__.partition(".")
+        if root in INTERFACE_OF:
+            if name in OWN_FUNCTIONS:
+                return OWN_FUNCTIONS[name]
+            with suppress(ImportError, AttributeError):
+                return getattr(importlib.import_module(f"{INTERFACE_OF[root]}{dot}{rest}"), name)
         return StandIn(f"{self.__name__}.{name}")
 
 
@@ -145,13 +163,23 @@ def imports_allowed() -> Iterator[None]:
 def imported_in_name(subject: object) -> tuple[str, ...]:
     """Return the missing libraries that the module of ``subject`` imports, but for drawing ones."""
     of = subject if hasattr(subject, "__qualname__") else type(subject)
-    names = vars(sys.modules.get(getattr(of, "__module__", ""), ModuleType(""))).values()
+    module = sys.modules.get(getattr(of, "__module__", ""), ModuleType(""))
     found = {
         (each.__name__ if isinstance(each, _Module) else str(each.stands_for)).partition(".")[0]
-        for each in names
+        for each in vars(module).values()
         if type(each) in {_Module, StandIn}
     }
-    return tuple(sorted(found - DRAWING))
+    return tuple(sorted((found - DRAWING) | _replaced_in(module)))
+
+
+def _replaced_in(module: ModuleType) -> set[str]:
+    """Return the missing libraries that a module imports, or names of, and has another's of."""
+    replaced = [root for root in INTERFACE_OF if type(sys.modules.get(root)) is _Module]
+    source = ""
+    with suppress(OSError, TypeError):
+        source = inspect.getsource(module) if replaced else ""
+    found = (rf"(?m)^\s*(import|from) {root}\b" for root in replaced)
+    return {root for root, each in zip(replaced, found, strict=True) if re.search(each, source)}
 
 
 def needed_by(subject: object) -> str | None:

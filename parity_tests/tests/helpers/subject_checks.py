@@ -25,8 +25,8 @@ LAYER = "mha_numpy:MultiheadAttention"
 
 
 def load_subject(target: str) -> Any:
-    """Return what ``file.py:name`` of the subjects names, or a target of a library."""
-    return load.load(f"{SUBJECTS}/{target}" if ".py:" in target else target)
+    """Return what ``file.py:name`` of the subjects or of a whole path names, or of a library."""
+    return load.load(f"{SUBJECTS / target}" if ".py:" in target else target)
 
 
 def check_subject(target: str, **options: Any) -> Verdict:

@@ -21,7 +21,7 @@ from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit.names_in_code import globals_read
 from mha_parity.targets.fit.search import TRIALS, Search, attention_in_float64
 from mha_parity.worker.open_target import bind_in_process
-from subject_checks import SUBJECTS, check_subject
+from subject_checks import SUBJECTS, assert_named, check_subject
 
 RIGHT = {
     "styles.py:Widths": "toqueries",
@@ -71,6 +71,7 @@ RIGHT = {
     "residual.py:Float32Inside": "`layer_norm` taken out; the input that is added",
     "around_torchs.py:Around": "X @ W.T; (N, L, E); `x` the query, `y` the key; `query`, `key`, ",
     "around_torchs.py:OneHeadOfAConfig": "query_gen, key_gen, value_gen as Linears; (N, L, E)",
+    "around_torchs.py:KeysOfAWidth": "query_gen, key_gen, value_gen, merge as Linears; (N, L, E)",
     "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
     "functions_of_weights.py:stacked": "w_in, w_out applied as X @ W.T; (N, L, E)",
@@ -110,6 +111,7 @@ REFUSED = {
     "around_torchs.py:AroundCrossed": "but `query`, `key`, `value`, `proj` have no counterpart in",
     "around_torchs.py:AroundActivated": "but `query`, `key`, `value`, `proj` have no "
     "counterpart in torch's layer; judge its `attn`, an attention of torch, alone",
+    "around_torchs.py:TwoStreams": "but `second` has no counterpart in torch's layer",
     "without_counterpart.py:TurnsValues": "computes attention; nearest tried: ask, ",
     "without_counterpart.py:Sharpens": "with `ask.weight` for q, `answer.weight` for k, `say.weig",
     "without_counterpart.py:SharpensAList": "with `linears.0.weight` for q, `linears.1.weight` fo",
@@ -378,3 +380,8 @@ def test_a_backward_pass_of_its_own_is_not_denied() -> None:
     reasons = [bind(each).reasons["gradients", "yes"] for each in (plain, own)]
     assert "has no `vjp` or `backward`" == reasons[0].partition(", and ")[2]
     assert reasons[1].startswith("`backward` returns no gradient for each of query and")
+
+
+def test_an_output_projection_that_is_left_out_hides_nothing_else() -> None:
+    """No answer is near the right one in any layout: kills the layout by the nearest alone."""
+    assert_named("around_torchs.py:OutputUnapplied", ["out-proj-skipped"], cases=60)

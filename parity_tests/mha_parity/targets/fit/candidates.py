@@ -25,7 +25,12 @@ from mha_parity.targets.fit.interpretation import (
 from mha_parity.targets.fit.names_in_code import globals_read, keys_read, names_unpacked
 from mha_parity.targets.fit.packed_roles import packed
 from mha_parity.targets.fit.search import SMALL
-from mha_parity.targets.fit.sorted_leaves import around_torchs, rows_prefix, sorted_by_name
+from mha_parity.targets.fit.sorted_leaves import (
+    around_torchs,
+    further_attentions,
+    rows_prefix,
+    sorted_by_name,
+)
 from mha_parity.targets.functional_modules import HoldsParameters
 
 if TYPE_CHECKING:
@@ -226,7 +231,8 @@ class Layers:
         fits: bool,
     ) -> None:
         """Keep what has no counterpart, and why arrays are not those of an attention."""
-        self.offenders = (*(leaf.path for leaf in kept.others), *_positions(named, "call"))
+        others = (leaf.path for leaf in kept.others)
+        self.offenders = (*others, *further_attentions(kept), *_positions(named, "call"))
         if not fits:
             unfit = weights.unfit(kept, {"h": heads, "d": SMALL.embed_dim // heads})
             shown = ", ".join(f"{leaf.path} {leaf.shape}" for leaf in unfit)

@@ -47,8 +47,8 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
-    ((r"head.*(dim|width|chan|feat)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$"
-      r"|^key_dim$"), ("head_dim",)),
+    (r"head.*(dim|width|chan|feat)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
+    (r"^key_dim$", ("head_dim", "width")),  # Keras's is that of a head
     (r"^(d|dim)_?[kqv]$|^[kqv]_dim$", ("head_dim", "width")),
     (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
     (r"(kv|key_value|group|k_v).*head|kv_groups|num_groups|n_groups|n_kv|kv_h", ("kv_heads",)),

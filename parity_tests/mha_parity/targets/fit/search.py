@@ -37,6 +37,7 @@ UNMOVED = "heads are {} without their axis being moved"
 WIDTH_FIRST = "heads are {} with the width before the head"
 STEPS = (("merged",), ("split",), ("split", "merged"))
 TRANSPOSED = "the output weights are used transposed, which the others are not"
+UNAPPLIED = "the output weights are not applied"
 EXCHANGED = "keys and values are exchanged"
 SHARED = "{} is projected with the weights of {}"
 SHARES = (("k", "q"), ("q", "k"), ("v", "q"), ("v", "k"))
@@ -143,10 +144,11 @@ def _but_for_one_mistake(
 ) -> InterpretationResult:
     """Return a result as the nearest where one mistake after the weights explains the output.
 
-    Transposed output weights, exchanged keys and values, weights that two projections share, or
-    heads whose axis is not moved, hide how all else is meant: no output is near the right one.
+    Output weights that are transposed or left out, exchanged keys and values, weights that two
+    projections share, or heads whose axis is not moved, hide how all else is meant: no output is
+    near the right one.
     """
-    w_out = problem.w_out
+    w_out, width = problem.w_out, problem.output_shape[-1]
     rules = (False, True)[: 1 + (problem.case.inputs == "self")]
     kinds: list[tuple[str, Problem, dict[str, str]]] = [
         (how.format(" and ".join(each)), problem, dict.fromkeys(each, how))
@@ -154,8 +156,9 @@ def _but_for_one_mistake(
         for each in STEPS
         if problem.case.heads_count > 1
     ]
-    if w_out is not None and w_out.shape[0] == w_out.shape[1]:
+    if w_out is not None and w_out.shape == (width, width):
         kinds.append((TRANSPOSED, problem.replace(w_out=w_out.T), {}))
+        kinds.append((UNAPPLIED, problem.replace(w_out=None, b_out=None), {}))
     if problem.key.shape == problem.value.shape:
         kinds.append((EXCHANGED, _exchanged(problem), {}))
     kinds += [(text, other, {}) for text, other in _sharing(problem)]

@@ -179,6 +179,12 @@ def around_torchs(
     return tuple(paths), [each for each in leaves if each not in outside]
 
 
+def further_attentions(kept: SortedLeaves) -> tuple[str, ...]:
+    """Return the paths of the attentions of torch behind the first: no heads of one attention."""
+    paths = (leaf.path.rpartition(".")[0] for leaf, _, _ in kept.weights if leaf.owner == TORCHS)
+    return tuple(dict.fromkeys(paths))[1:]
+
+
 def rows_prefix(leaves: Sequence[Leaf]) -> str:
     """Return the path of the module that holds all weights of queries, keys and values."""
     kept = sorted_by_name(leaves).weights
