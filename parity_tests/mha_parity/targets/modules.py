@@ -83,15 +83,36 @@ def _definitions(
 def _package(path: Path) -> tuple[str, ...]:
     """Return the packages around a file, outermost first.
 
-    They have an ``__init__.py``, or the file's relative imports lead to them.
+    They have an ``__init__.py``, or the file's relative imports lead to them. One that has the name
+    of a library that is meant is a part of the folder above: the library would be gone.
     """
     depth = 0
     while depth < LEVELS and (path.parents[depth] / "__init__.py").is_file():
         depth += 1
     if path.suffix == ".py":
         depth = max(depth, _deepest_relative_import(path))
+    while 0 < depth < LEVELS and _names_a_library(path.parents[depth - 1], path):
+        depth += 1
     names = [each.name for each in path.parents[:depth]]
     return tuple(reversed(names))
+
+
+def _names_a_library(folder: Path, path: Path) -> bool:
+    """Return whether a folder has the name of a library that is imported, or that a file means.
+
+    What the file imports of that name is then none of the folder's own modules.
+    """
+    wanted = [each for each in _imported(path) if _root(each) == folder.name]
+    own = any("." in each and _holds(folder.parent, each) for each in wanted)
+    if folder.name not in sys.modules and (own or not wanted):
+        return False
+    spec = None
+    with suppress(ImportError, ValueError):  # of what stands in sys.modules without a spec
+        spec = importlib.util.find_spec(folder.name)
+    places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
+    return spec is not None and not any(
+        each and Path(each).is_relative_to(folder) for each in places
+    )
 
 
 def _deepest_relative_import(path: Path) -> int:

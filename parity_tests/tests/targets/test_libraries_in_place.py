@@ -1,17 +1,19 @@
-"""What has the interface of an installed library is judged with that one, which is said."""
+"""One library in the place of another: for its interface, and never for its name alone."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets import stand_ins
+from mha_parity.targets import load, stand_ins
 from subject_checks import check_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 SOURCE = """
 import like_numpy as xp
@@ -48,3 +50,35 @@ def test_a_library_without_its_interface_is_not_replaced(
     monkeypatch.setitem(stand_ins.INTERFACE_OF, "like_numpy", "numpy")
     with pytest.raises(ValueError, match=r"like_numpy.fused was called, but like_numpy is not in"):
         check_subject(write("import like_numpy as xp\ndef f(q, k, v): return xp.fused(q, k, v)\n"))
+
+
+@pytest.mark.parametrize("library", ["numpy", "colorsys"])
+def test_a_package_of_a_librarys_name_does_not_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    """Whether that is imported before or by the file alone; its own modules are found besides."""
+    held = sys.modules[library] if library == "numpy" else None
+    if held is None:
+        monkeypatch.delitem(sys.modules, library, raising=False)
+    folder = tmp_path / "of_this_test" / library
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "sizes_of_test.py").write_text("N = 3\n", encoding="utf-8")
+    text = f"import {library}\nfrom sizes_of_test import N\ndef f(q): return {library}.__file__\n"
+    (folder / "layer.py").write_text(text, encoding="utf-8")
+    assert not load.load(f"{folder / 'layer.py'}:f")(0).startswith(str(tmp_path))
+    assert held in {None, sys.modules[library]}
+
+
+def test_a_package_means_its_own_module_where_it_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`from sched.scores import f` in a package `sched` is none of Python's module of that name."""
+    folder = tmp_path / "sched"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "scores.py").write_text("def f(q): return q\n", encoding="utf-8")
+    (folder / "layer.py").write_text("from sched.scores import f\n", encoding="utf-8")
+    assert "sched" not in sys.modules
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    assert load.load(f"{folder / 'layer.py'}:f")(3) == 3
