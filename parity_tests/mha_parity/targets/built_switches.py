@@ -10,12 +10,12 @@ from mha_parity.targets.built_trials import built_case, own_problem
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 
 if TYPE_CHECKING:
-    from mha_parity.targets.conventions.torch_module import TorchModule
+    from mha_parity.targets.conventions.instance_calls import InstanceCalls
 
 MADE = "constructor"  # of a parameter: where it is passed
 
 
-def settle_switches(bound: TorchModule) -> None:
+def settle_switches(bound: InstanceCalls) -> None:
     """Offer the causal rule where the layer hides the future, and nowhere else.
 
     Trials of its class showed that a parameter of the constructor decides it; which way the layer

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.torch_module import TorchModule
+    from mha_parity.targets.conventions.instance_calls import InstanceCalls
 
 LENGTHS = tuple(sorted({1, *SHORT, *LONG}))  # of drawn cases
 FEW = 4  # queries, or keys, next to many of the other
 MATRICES = ("w_q", "w_k", "w_v", "w_out")
 
 
-def built_case(bound: TorchModule) -> Case:
+def built_case(bound: InstanceCalls) -> Case:
     """Return a small case in the sizes of the layer, without biases, as it can be asked."""
     assert bound.own_weights is not None  # noqa: S101  (whoever asks has given the layer)
     case = bound.own_weights.case(bound.plain_case()).replace(bias="no")
@@ -38,7 +38,7 @@ def built_case(bound: TorchModule) -> Case:
     )
 
 
-def without_effect(bound: TorchModule) -> str:
+def without_effect(bound: InstanceCalls) -> str:
     """Say which weights a copy of the layer is given without effect, or what that raises.
 
     "" where each matrix has an effect. A function that was put into the layer may hold the layer
@@ -59,7 +59,7 @@ def without_effect(bound: TorchModule) -> str:
     return ""
 
 
-def refuse_left_over(bound: TorchModule) -> None:
+def refuse_left_over(bound: InstanceCalls) -> None:
     """Refuse a layer whose parameters besides the weights of attention change its output.
 
     Raises
@@ -86,7 +86,7 @@ def refuse_left_over(bound: TorchModule) -> None:
         raise TargetError(refusal_without_counterpart(f"an instance of {bound.name}", [*places]))
 
 
-def _output(bound: TorchModule, problem: Problem, changed: str) -> Array:
+def _output(bound: InstanceCalls, problem: Problem, changed: str) -> Array:
     """Return the output of a copy of the layer in which one parameter has other numbers."""
     assert bound.instance is not None  # noqa: S101
     copy = bound.instance.copied()
@@ -102,14 +102,14 @@ def _output(bound: TorchModule, problem: Problem, changed: str) -> Array:
         return bound.answer(problem, call.make()).output
 
 
-def own_problem(bound: TorchModule, case: Case) -> Problem:
+def own_problem(bound: InstanceCalls, case: Case) -> Problem:
     """Return the problem of a case with the layer's own weights."""
     assert bound.instance is not None  # noqa: S101
     own = bound.instance.own
     return own.problem(make_problem(own.case(case)))
 
 
-def length_limit(bound: TorchModule) -> tuple[int, str]:
+def length_limit(bound: InstanceCalls) -> tuple[int, str]:
     """Return the most queries and keys that the layer takes, and what it raises beyond; or 0, "".
 
     It has a limit where it answers every length up to that and raises one kind of exception at
@@ -132,7 +132,7 @@ def length_limit(bound: TorchModule) -> tuple[int, str]:
     return last, raised[first]
 
 
-def _raised(bound: TorchModule, length: int) -> str:
+def _raised(bound: InstanceCalls, length: int) -> str:
     """Return what a copy of the layer raises at a length of queries, or of keys; "" if nothing.
 
     What the harness raises is none of the layer's.

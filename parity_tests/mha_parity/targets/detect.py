@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import ADAPTER, TargetError
 from mha_parity.targets.command import Command
-from mha_parity.targets.conventions.constructors import counts_kv_heads
 from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.functions import QKVHeads, XWeights
 from mha_parity.targets.conventions.onnx_attention import OnnxAttention
@@ -16,6 +15,7 @@ from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.signatures import constructor, forward, signature
 from mha_parity.targets.conventions.varlen import Varlen, packed_input_parameters
+from mha_parity.targets.fit.construct import counts_kv_heads
 from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.onnx_model import OnnxModel
 
@@ -34,10 +34,6 @@ ROWS = 3  # query, key and value
 PACKED_STATE = frozenset({"in_proj_weight", "q_proj_weight"})
 # Conventions whose names leave nothing to experiments.
 SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "projections", "varlen"})
-REMEDY = (
-    "a layer should be built from a width and a number of heads and have four Linears, or one for "
-    f"q, k and v and one for the output; {ADAPTER}, or name a convention."
-)
 FOUR: tuple[type[Convention], ...] = (QKVHeads, XWeights, ProjectionFunction)
 
 
@@ -101,7 +97,6 @@ def _has_packed_names(bound: Convention) -> bool:
 
 def _of_class(kind: type, *, call: bool) -> str:
     from mha_parity.targets import backends
-    from mha_parity.targets.conventions.linears import misfit
 
     if "keras" in backends.likely_libraries(kind):
         return "keras-layer"
@@ -109,12 +104,8 @@ def _of_class(kind: type, *, call: bool) -> str:
     if made is None or called is None:
         raise _unsure(kind, called, "torch-module, module-valid-lens, module-mask")
     loads = hasattr(kind, "load_state_dict")
-    if call and loads:
-        reason = misfit(kind)
-        if not reason:
-            return "linear-module"
-        if not _is_like_torch(kind):
-            raise TargetError(f"got {kind.__qualname__}{made}, but {reason}; {REMEDY}")
+    if call and loads and not _is_like_torch(kind):
+        raise _unsure(kind, called, "fitted")
     required, everything = _counts(called, bound=True)
     if loads or (required <= 3 <= everything and LAYER_KEYWORDS & called.named):
         return "torch-module"

@@ -8,11 +8,13 @@ copies of it: nothing is asked of another layer of its class.
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.case import BLOCK
 from mha_parity.core.global_state import seeded_generators
@@ -24,9 +26,13 @@ from mha_parity.targets.callables import layer_inside
 from mha_parity.targets.conventions.base import has_modes, set_mode
 from mha_parity.targets.conventions.built_layer import BuiltLayer
 from mha_parity.targets.conventions.calls import target_errors
-from mha_parity.targets.conventions.linear_layers import LinearModule
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.conventions.fitted_gradients import parts_of
+from mha_parity.targets.conventions.instance_calls import InstanceCalls
 from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
-from mha_parity.targets.conventions.torch_module import TorchModule
+from mha_parity.targets.fit.search import SMALL
+from mha_parity.targets.fit.weights import sizes_of, slot_array
+from mha_parity.targets.problem_arrays import arrays_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -88,11 +94,9 @@ def use_layer(bound: Convention, layer: Any) -> None:
     """
     called, layer = layer, layer_inside(layer)
     name = type(layer).__qualname__
-    if not isinstance(bound, TorchModule):
-        raise TargetError(
-            f"got an instance of {name}, called as {bound.convention}, whose weights are not in a "
-            "state dict; name the class."
-        )
+    reason = _not_instances(bound)
+    if reason or not isinstance(bound, InstanceCalls):
+        raise TargetError(f"got an instance of {name}, {reason}; name the class.")
     heads = next((n for n in (getattr(layer, each, None) for each in HEADS) if _counts(n)), None)
     if heads is None:
         raise TargetError(
@@ -102,8 +106,8 @@ def use_layer(bound: Convention, layer: Any) -> None:
     state = {name: to_numpy(a, f"`{name}`") for name, a in layer.state_dict().items()}
 
     def entries(state: Mapping[str, Array]) -> Iterator[Entry]:
-        if isinstance(bound, LinearModule):
-            return linear_entries(bound, state, int(heads))
+        if isinstance(bound, Fitted):
+            return fitted_entries(bound, state, int(heads))
         return torch_entries(state)
 
     own = own_weights(entries(state), state, int(heads), bound.name)
@@ -127,6 +131,19 @@ def use_layer(bound: Convention, layer: Any) -> None:
         bound.reasons["size", "medium"] = beyond
     refuse_left_over(bound)
     bound.instance.inert = without_effect(bound)
+
+
+def _not_instances(bound: Convention) -> str:
+    """Return why a layer that is built already is not judged by a convention; "" where it is."""
+    if not isinstance(bound, InstanceCalls) or (isinstance(bound, Fitted) and not bound.how.slots):
+        return f"called as {bound.convention}, whose weights are not in a state dict"
+    if not isinstance(bound, Fitted):
+        return ""
+    how = bound.how
+    if bound.of_one_length:
+        return "which takes calls of one length alone"
+    changed = how.norms or how.around or how.residual or how.full_width
+    return f"which is judged otherwise than it is built ({how})" if changed else ""
 
 
 def _counts(value: object) -> bool:
@@ -186,10 +203,14 @@ def _few(names: Iterable[str]) -> str:
     return (", ".join(listed[:SOME]) or "no tensors") + more
 
 
-def _of_one_layer(arrays: Mapping[str, Array], width: int, heads: int, name: str) -> None:
-    """Refuse weights of other shapes or dtypes than those of queries say."""
+def _require_heads(name: str, width: int, heads: int) -> None:
     if not width or width % heads:
         raise TargetError(f"got {name} of width {width}, but should divide into {heads} heads.")
+
+
+def _of_one_layer(arrays: Mapping[str, Array], width: int, heads: int, name: str) -> None:
+    """Refuse weights of other shapes or dtypes than those of queries say."""
+    _require_heads(name, width, heads)
     for part, array in arrays.items():
         matrix = part.startswith("w_")
         expected = (width, array.shape[-1] if part in {"w_k", "w_v"} else width)[: 1 + matrix]
@@ -219,14 +240,38 @@ def torch_entries(state: Mapping[str, Array]) -> Iterator[Entry]:
             yield name, {f"{kind}_out": array}
 
 
-def linear_entries(bound: LinearModule, state: Mapping[str, Array], heads: int) -> Iterator[Entry]:
-    """Yield what the Linears of a state hold, as trials of the class showed that it lies."""
-    for slot in bound.slots:
-        for kind in ("weight", "bias"):
-            name = f"{slot.name}.{kind}"
-            if name in state:
-                parts = unpack(slot, state[name], heads)
-                yield name, {f"{kind[0]}_{part}": array for part, array in parts.items()}
+def fitted_entries(bound: Fitted, state: Mapping[str, Array], heads: int) -> Iterator[Entry]:
+    """Yield what the arrays of a state hold, as trials of the class showed that it lies.
+
+    Raises
+    ------
+    TargetError
+        One is of another size than that of the queries says.
+
+    """
+    slots = {slot.path: slot for slot in bound.slots_for(heads) if slot.path in state}
+    of_queries = [each for each in slots.values() if "q" in each.parts and not each.bias]
+    if not of_queries:
+        return
+    count = sum(state[each.path].size for each in of_queries)
+    width = math.isqrt(count // len(of_queries[0].parts))
+    _require_heads(bound.name, width, heads)
+    case = SMALL.replace(heads_count=heads, head_dim=width // heads)
+    problem = make_problem(case.replace(batch=1, queries=1, keys=1))
+    whole: dict[bool, Mapping[str, Array]] = {}
+    for bias in (False, True):
+        expected = arrays_of(problem, bias=bias)
+        found = [(slot, state[path]) for path, slot in slots.items() if slot.bias is bias]
+        for slot, array in found:
+            if slot_array(slot, problem, expected, sizes_of(problem)).size != array.size:
+                raise TargetError(
+                    f"got {slot.path} {array.shape}, but should be of a layer of width {width}."
+                )
+        whole[bias] = parts_of(problem, found, bias=bias)
+    for path in (each for each in state if each in slots):
+        slot, kind = slots[path], "b" if slots[path].bias else "w"
+        held = {f"{kind}_{part}": whole[slot.bias][part] for part in slot.parts}
+        yield path, {name: array.astype(state[path].dtype) for name, array in held.items()}
 
 
 def narrow_offer(

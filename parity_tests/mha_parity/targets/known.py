@@ -20,7 +20,6 @@ from mha_parity.targets.conventions.functions import (
 )
 from mha_parity.targets.conventions.jax_attention import JaxAttention
 from mha_parity.targets.conventions.keras_layer import KerasLayer
-from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.onnx_attention import OnnxAttention
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.projections import ProjectionFunction
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 _KINDS: tuple[type[Convention], ...] = (
     QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, ProjectionFunction,
-    ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, Varlen, JaxAttention, KerasLayer,
+    ModuleValidLens, ModuleMask, TorchModule, SDPA, Varlen, JaxAttention, KerasLayer,
     Fitted, ExecProtocol, Adapted, OnnxAttention, OnnxLayer,
 )  # fmt: skip
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})

@@ -82,15 +82,3 @@ def with_grouped_heads(arrays: Mapping[str, Array], case: Case) -> dict[str, Arr
         part: one_head_a_group(array, case) if part in KEY_PARTS else array
         for part, array in arrays.items()
     }
-
-
-def at_first_heads(array: Array, case: Case) -> Array:
-    """Return the rows of all heads: those given at the first head of each group, and zeros.
-
-    A gradient of what a group shares is so at the place where the reference sums that group's.
-    """
-    per_group = case.heads_count // case.kv_heads_count
-    heads = array.reshape(case.kv_heads_count, case.head_dim, *array.shape[1:])
-    rows = np.zeros((case.kv_heads_count, per_group, *heads.shape[1:]), array.dtype)
-    rows[:, 0] = heads
-    return rows.reshape(-1, *array.shape[1:])

@@ -13,7 +13,6 @@ from mha_parity.targets.backends.list_arrays import ListArrays
 from mha_parity.targets.callables import is_function
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.functions import QKV
-from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.fit.bent_scores import bends_scores
@@ -84,8 +83,6 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
     nearest = (*[each for each in answering if not _serves_more(fits, each)], *fits[::-1])[:1]
     if not nearest:
         raise (*refused, *why)[-1]
-    if why and isinstance(nearest[0], LinearModule) and nearest[0].says_no_roles:
-        raise why[-1]
     _refuse_without_counterpart(nearest[0])
     return nearest[0]
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.safetensors import FormatError, load_tensors
-from mha_parity.targets.conventions.linear_layers import LinearModule
+from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.packing import ProjectionSlot, names_output, unpack
 from mha_parity.targets.fit.names import bias_parts, parts
-from mha_parity.targets.instance import linear_entries, narrow_offer, own_weights, torch_entries
+from mha_parity.targets.instance import fitted_entries, narrow_offer, own_weights, torch_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -51,12 +51,12 @@ def give_weights(bound: Convention, text: str | None, num_heads: int | None) -> 
             "not say how many heads they have."
         )
     state = _of_layer(text, _read(text))
-    found: list[Entry] = []
-    slots = bound.slots if isinstance(bound, LinearModule) else ()
-    if isinstance(bound, LinearModule):
-        found = list(linear_entries(bound, state, num_heads))
+    slots, found = [], []
+    if isinstance(bound, Fitted):
+        slots = [slot for slot in bound.slots_for(num_heads) if not slot.bias]
+        found = list(fitted_entries(bound, state, num_heads))
     # Whether the file is one of this class.
-    complete = bool(slots) and all(f"{slot.name}.weight" in state for slot in slots)
+    complete = bool(slots) and all(slot.path in state for slot in slots)
     if not complete:  # the usual names fill what is lacking
         torchs = any(name in state for name in TORCHS)
         usual = torch_entries(state) if torchs else _by_names(state, num_heads)

@@ -14,14 +14,14 @@ from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions.torch_module import TorchModule
+from mha_parity.targets.conventions.instance_calls import InstanceCalls
 from subject_checks import SUBJECTS, check_subject
 
 
-def built(name: str) -> TorchModule:
+def built(name: str) -> InstanceCalls:
     """Return the convention that is bound to a layer of the subjects."""
     bound = bind(load.load(f"{SUBJECTS}/built_layers.py:{name}"))
-    assert isinstance(bound, TorchModule)
+    assert isinstance(bound, InstanceCalls)
     return bound
 
 
@@ -116,7 +116,7 @@ def test_the_limit_is_found_between_the_drawn_lengths(length: int) -> None:
     assert length == own.longest
     case = own.case(bound.plain_case().replace(queries=500, keys=500))
     assert (length, length) == (case.queries, case.keys)
-    assert isinstance(bound, TorchModule)
+    assert isinstance(bound, InstanceCalls)
     assert bound.instance is not None
     assert "" == bound.instance.inert
 

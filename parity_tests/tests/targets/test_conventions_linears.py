@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,10 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions.constructors import SizesConfig, arguments
-from mha_parity.targets.conventions.linears import input_roles
-from mha_parity.targets.conventions.packing import ProjectionSlot, projection_slots
+from mha_parity.targets.conventions.packing import ProjectionSlot
 from mha_parity.targets.conventions.self_causal import CAUSAL
-from mha_parity.targets.conventions.signatures import Signature
-from mha_parity.targets.fit.construct import LENGTH, LayerSizes
+from mha_parity.targets.fit.construct import LENGTH, LayerSizes, RecordingConfig, constructions
+from mha_parity.targets.fit.roles import infer_inputs, is_no_input
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS, checks_of
 
@@ -53,7 +52,7 @@ def test_right_ones_hold(name: str) -> None:
     """Whatever they call their sizes and weights, they are built, filled and found right."""
     verdict = judged(name, cases=CASES.get(name, 40))
     assert Outcome.PASS == verdict.outcome, verdict
-    assert verdict.convention in {"linear-module", "fitted"}
+    assert "fitted" == verdict.convention
     assert 0 == verdict.failed
 
 
@@ -131,9 +130,9 @@ def test_inputs_follow_from_the_call() -> None:
         "x, mask": ("query",),
     }
     for names, expected in called.items():
-        assert expected == input_roles(
-            Signature(tuple(names.split(", ")), (), frozenset(), open=False)
-        )
+        named = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names.split(", ")]
+        found = infer_inputs([each for each in named if not is_no_input(each)])
+        assert expected == tuple(role for _, role in found)
 
 
 @pytest.mark.parametrize(
@@ -150,50 +149,12 @@ def test_others_are_refused_in_a_sentence(name: str, sentence: str) -> None:
         bind(subject(name))
 
 
-LINEARS = {
-    "apart": (["a.to_q", "a.to_k", "a.to_v", "a.to_out.0"], "q k v out"),
-    "spelt": (["q_proj", "k_proj", "v_proj", "o_proj"], "q k v out"),
-    "words": (["query", "key", "value"], "q k v"),
-    "whatever": (["to_keys", "to_queries", "to_values", "unify"], "q k v out"),
-    "list": (["linears.0", "linears.1", "linears.2", "linears.3"], "q k v out"),
-    "packed": (["qkv*3", "proj"], "qkv out"),
-    "packed alone": (["attn.Wqkv*3"], "qkv"),
-    "packed otherwise": (["kqv*3", "proj"], "kqv out"),
-    "keys and values": (["to_q", "to_kv*2", "to_out"], "kv q out"),
-    "heads": (
-        [f"heads.{i}.{name}" for i in range(2) for name in ("key", "query", "value")] + ["proj"],
-        "q k v q k v out",
-    ),
-    "heads without values": ([f"heads.{i}.{name}" for i in range(2) for name in "qk"], ""),
-    "two layers": ([f"{layer}.{part}" for layer in "ab" for part in "qkv"], ""),
-    "uneven": (["W_q", "W_k*2", "W_v", "W_o"], ""),
-    "one too many": (["W_q", "W_k", "W_v", "W_o", "gate"], ""),
-    "unknown": (["first", "second", "third"], ""),
-    "two outputs": (["qkv*3", "proj", "proj2"], ""),
-    "wide": (["qkv*4", "proj"], ""),
-}
-
-
-@pytest.mark.parametrize(("names", "found"), LINEARS.values(), ids=LINEARS)
-def test_linears_are_found(names: list[str], found: str) -> None:
-    """By name or, where they are packed, by shape; where one is left over, nothing is guessed."""
-    shapes: dict[str, tuple[int, ...]] = {"mask": (9, 9)}
-    for each in names:
-        name, _, many = each.partition("*")
-        rows = 3 if name.startswith("heads.") else 6 * int(many or 1)
-        shapes |= {f"{name}.weight": (rows, 6), f"{name}.bias": (6,)}
-    assert found == " ".join("".join(slot.parts) if slot.parts != ("out",) else "out"
-                             for slot in projection_slots(shapes))  # fmt: skip
-    assert () == projection_slots(shapes | {"norm.weight": (6,)})
-
-
 def test_weights_that_are_turned() -> None:
     """A packed weight of (in, 3 * out) is filled as x @ weight reads it."""
-    first, second = projection_slots({"c_attn.weight": (6, 18), "c_proj.weight": (6, 6)})
-    assert (True, True) == (first.transposed, second.transposed)
+    slot = ProjectionSlot("c_attn", tuple("qkv"), transposed=True)
     arrays = {part: np.arange(36.0).reshape(6, 6) + 100 * i for i, part in enumerate("qkv")}
     expected = np.concatenate(list(arrays.values())).T
-    np.testing.assert_array_equal(expected, first.pack(arrays, 2))
+    np.testing.assert_array_equal(expected, slot.pack(arrays, 2))
 
 
 @pytest.mark.parametrize(
@@ -210,37 +171,31 @@ def test_packed_rows(each: str, rows: list[int]) -> None:
     assert rows == ProjectionSlot("qkv", tuple("qkv"), each).pack(arrays, 2).tolist()
 
 
-def test_rows_of_one_head() -> None:
-    """A Linear of one head has that head's rows."""
-    arrays = {"k": np.arange(6)}
-    assert [2, 3] == ProjectionSlot("heads.1.key", ("k",), head=1).pack(arrays, 3).tolist()
-
-
 def test_arguments_are_known_by_their_names() -> None:
-    """Sizes in any order; two that tell nothing are width and heads; a configuration knows all."""
+    """Sizes in any order; two that tell nothing may be width and heads; a configuration has all."""
     sizes = LayerSizes(6, 2, bias=False, dropout=0.5)
 
-    def given(
-        *required: str, optional: tuple[str, ...] = ()
-    ) -> tuple[tuple[object, ...], dict[str, object]]:
-        return arguments(Signature(required, optional, frozenset(), open=False), sizes)
+    def given(*required: str, **optional: object) -> list[dict[str, object]]:
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        named = [Parameter(name, kind) for name in required]
+        named += [Parameter(name, kind, default=default) for name, default in optional.items()]
+        return [each.arguments(sizes) for each in constructions(object, named)]
 
-    assert ((), {"n_heads": 2, "d_model": 6}) == given("n_heads", "d_model")
-    assert ((6, 2), {}) == given("a", "b")
+    assert {"n_heads": 2, "d_model": 6} == given("n_heads", "d_model")[0]
+    assert {"a": 6, "b": 2} in given("a", "b")
+    optional = {"heads": 8, "dim_head": 64, "dropout": 0.1, "qkv_bias": True, "max_len": 512}
     known = {"dim": 6, "heads": 2, "dim_head": 3, "dropout": 0.5, "qkv_bias": False}
-    known |= {"max_len": LENGTH}
-    optional = ("heads", "dim_head", "dropout", "qkv_bias", "max_len", "window_len", "more")
-    assert ((), known) == given("dim", optional=optional)
+    expected = known | {"max_len": LENGTH}
+    assert expected == given("dim", **optional, window_len=7, more=1)[0]
     width = {"embed_dim": 6, "num_heads": 2, "block_size": LENGTH}
-    assert ((), width) == given("embed_dim", "num_heads", "block_size")
-    assert ((), {"embed_dim": 6, "max_T": LENGTH}) == given("embed_dim", "max_T")
-    ((config,), none) = given("config")
-    assert isinstance(config, SizesConfig)
-    assert (6, 2, 0.5, False, {}) == (
-        config.hidden_size, config.num_attention_heads, config.attn_pdrop, config.bias, none
+    assert width == given("embed_dim", "num_heads", "block_size")[0]
+    config = given("config")[0]["config"]
+    assert isinstance(config, RecordingConfig)
+    assert (6, 2, 0.5, False) == (
+        config.hidden_size, config.num_attention_heads, config.attn_pdrop, config.bias
     )  # fmt: skip
-    with pytest.raises(AttributeError, match="asks its configuration for 'rope_theta', which is"):
-        _ = config.rope_theta
+    with pytest.raises(AttributeError, match="asks its configuration for 'unheard_of', which is"):
+        _ = config.unheard_of
     assert not hasattr(config, "__len__")
 
 
@@ -248,5 +203,5 @@ def test_a_bias_that_a_layer_lacks_is_not_posed() -> None:
     """Where q, k and v have biases and the output has none, problems have theirs: it is said."""
     bound = bind(subject("BiasedRows"))
     assert ("no", "in") == bound.offer["bias"]
-    assert "the Linear of out has no bias" == bound.reasons["bias", "yes"]
+    assert "the projection of out has no bias" == bound.reasons["bias", "yes"]
     assert ("no", "yes") == bind(subject("Packed")).offer["bias"]

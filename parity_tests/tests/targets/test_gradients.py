@@ -28,12 +28,10 @@ WRONG = {
 def judged(name: str) -> Verdict:
     """Return the verdict on forward and gradients of one of the subjects, in float64."""
     subject = load.load(f"{SUBJECTS}/{name}")
-    convention = "linear-module" if isinstance(subject, type) else None
     asked = Options(
         cases=14,
         dtypes=("float64",),
         grad=True,
-        convention=convention,
         diagnose=False,
         shrink=False,
     )

@@ -9,12 +9,15 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.checks.call_effects import MonitoredCandidate
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.case import Case
+from mha_parity.core.options import Options
 from mha_parity.judging.output import DEFAULT_SETTINGS
 from mha_parity.run.case_run import run_case
+from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions.torch_module import TorchModule
+from mha_parity.targets.conventions.instance_calls import InstanceCalls
 from mha_parity.targets.instance import layer_of
 from subject_checks import SUBJECTS, check_subject
 
@@ -28,7 +31,7 @@ FEW = {"cases": 20, "features": (("attn", "none"), ("padding", "none"))}
 def own_weights(name: str) -> OwnWeights:
     """Return the weights that are read out of a subject."""
     bound = bind(load.load(f"{SUBJECTS}/loaded.py:{name}"))
-    assert isinstance(bound, TorchModule)
+    assert isinstance(bound, InstanceCalls)
     assert bound.own_weights is not None
     return bound.own_weights
 
@@ -86,6 +89,40 @@ def test_other_sizes_keep_their_weights_without_the_lacking_bias() -> None:
     assert found.b_v is not None
     assert not found.b_v.any()
     np.testing.assert_array_equal(found.b_q, smaller.b_q)
+
+
+@pytest.mark.parametrize(
+    ("target", "sizes", "said"),
+    [
+        ("optional_inputs.py:GroupedMatrices", (6, 3, 3), "W_q as w_q, W_o as w_out, W_k as w_k"),
+        ("layers_in_the_wild.py:HeadByHead", (6, 3), "qkv.weight as w_q w_k w_v"),
+        ("layers_in_the_wild.py:ListOfHeads", (6, 3), "heads.2.value.weight as w_v"),
+    ],
+)
+def test_weights_are_read_where_small_calls_of_the_class_found_them(
+    target: str, sizes: tuple[int, ...], said: str
+) -> None:
+    """Bare matrices (in, out), packed rows head by head, and Linears of one head each."""
+    import torch
+
+    layer = load.load(f"{SUBJECTS}/{target}")(*sizes)
+    layer.num_heads = 3
+    generator = torch.Generator().manual_seed(4)
+    for held in layer.parameters():
+        torch.nn.init.normal_(held, generator=generator)
+    bound = bind(layer)
+    assert said in getattr(bound.own_weights, "sentence", "")
+    assert check(MonitoredCandidate(bound), Options(cases=12)).holds
+
+
+def test_a_layer_that_is_judged_otherwise_than_it_is_built_is_refused() -> None:
+    """The norm and the input that it adds are part of the layer, and not of its class as judged."""
+    layer = load.load(f"{SUBJECTS}/residual.py:PostNormed")(2, 8, 4, 4)
+    layer.num_heads = 2
+    with pytest.raises(
+        TargetError, match=r"which is judged otherwise than it is built \(.*taken o"
+    ):
+        bind(layer)
 
 
 def test_a_layer_without_a_number_of_heads_is_refused() -> None:

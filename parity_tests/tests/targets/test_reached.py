@@ -77,7 +77,7 @@ def test_what_is_not_run_refuses_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "axis", "value", "said"),
     [
-        ("ProjectsOutManyHeads", "heads", "one", "with one head it has no `to_out.0`"),
+        ("ProjectsOutManyHeads", "heads", "one", "with one head it has no `to_out.0.weight`"),
         ("CausalFloat32", "dtype", "float16", "raised RuntimeError"),
         ("ProjectsOutAlone", "masked_rows", "some", "spreads NaN over all heads"),
     ],

@@ -24,9 +24,9 @@ from mha_parity.targets.conventions.canonical_layout import (
     canonical_weights,
     split_result,
 )
-from mha_parity.targets.conventions.constructors import alike_kv_heads
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
+from mha_parity.targets.fit.construct import alike_kv_heads
 from mha_parity.targets.fit.roles import infer_inputs, is_no_input
 from mha_parity.targets.masks.mask_format import MaskArgument
 
@@ -118,10 +118,6 @@ class Convention(ABC):
     def entry(self) -> Any:
         """Return the function whose parameters are those of the call; a class's takes ``self``."""
         return forward(self.subject) if isinstance(self.subject, type) else self.subject
-
-    def built_modes(self) -> dict[str, bool]:
-        """Return what the parameters of a constructor get that say it is built for evaluation."""
-        return parameters.modes_of(self._named[0], training=False)
 
     def modes(self, *, training: bool) -> dict[str, bool]:
         """Return what the parameters of a call get that say whether it is made in training."""

@@ -1,4 +1,4 @@
-"""Dropout of a function that takes its probability in the call."""
+"""Dropout whose probability is taken in the call, or by the constructor of a layer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
+from mha_parity.targets.conventions.base import has_modes, set_mode
+from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.conventions.calls import Call
+    from mha_parity.targets.conventions.interpreted import InterpretedCalls
 
 
 def with_dropout_passed(
@@ -31,5 +34,25 @@ def with_dropout_passed(
     def asked(training: bool) -> Call:
         call = convention.prepare(problem)
         return replace(call, kwargs={**call.kwargs, named[0]: p * training})
+
+    return asked
+
+
+def with_layer_dropout(
+    convention: InterpretedCalls, problem: Problem, p: float
+) -> Callable[[bool], Call] | None:
+    """Return what makes calls of a layer in train() and in eval() mode; None if it never drops.
+
+    A layer that knows no evaluation drops in it as well.
+    """
+    layer = convention.dropping(problem, p)
+    # No dropout of a target's own promises what 0 / 0 is.
+    if layer is None or (p == 1 and not has_modes(layer)):
+        return None
+
+    def asked(training: bool) -> Call:
+        held = set_mode(layer, training) if has_modes(layer) else layer
+        arguments = Arguments(problem, convention.library)
+        return convention.layer_call(held, arguments, training=training)
 
     return asked

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.features import AXES, make_offer
 from mha_parity.targets.conventions.base import NEARLY_KEYS, FeatureProbe
+from mha_parity.targets.conventions.dropout_argument import (
+    with_dropout_passed,
+    with_layer_dropout,
+)
 from mha_parity.targets.conventions.fitted_gradients import no_gradients
 from mha_parity.targets.conventions.grouped_heads import (
     grouped,
@@ -18,19 +23,25 @@ from mha_parity.targets.conventions.grouped_heads import (
 )
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
-from mha_parity.targets.conventions.optional_arguments import left_out_in_self, takes_scale
+from mha_parity.targets.conventions.optional_arguments import (
+    left_out_in_self,
+    single_sample,
+    takes_scale,
+    takes_single,
+    without_unread_pair,
+)
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
-from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
-from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refine import (
     built_remarks,
     with_channels_permuted,
+    with_keys,
     with_lengths,
     with_one_stack,
     with_optional,
+    with_samples,
 )
 from mha_parity.targets.fit.refusals import (
     may_be_another,
@@ -50,11 +61,12 @@ from mha_parity.targets.fit.search import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.calls import Call
     from mha_parity.targets.fit.interpretation import Interpretation
 
 
@@ -106,6 +118,20 @@ class Fitted(InterpretedCalls):
             self.left_out_dtypes = {"float16": why}
         return self._offered()
 
+    @property
+    def takes_dropout(self) -> bool:
+        """Whether the constructor takes a probability of dropout, or asks its configuration."""
+        made = self.how.construction
+        if made is None or self._layers is None or not made.has("dropout"):
+            return False
+        return self._layers.asks_for(made, "dropout")
+
+    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
+        """Return what makes calls of one layer in train() and in eval() mode, or with dropout."""
+        if self.how.construction is None:
+            return with_dropout_passed(self, problem, p)
+        return with_layer_dropout(self, problem, p)
+
     def _place(self) -> int | None:
         """Return where the output stands, by a problem in which no two sizes are equal."""
         problem = trial_problem(self.how, "self", self._dtype)
@@ -143,7 +169,7 @@ class Fitted(InterpretedCalls):
             trials += search.trials
             if best is None:
                 continue
-            best = with_one_stack(best, search)
+            best = with_samples(with_one_stack(best, search), search)
             best = with_channels_permuted(best, self.subject, Search(self._ask, dtype))
             if self._layers is not None and not best.exact:
                 self._layers.refuse_undecided(self.name)
@@ -154,29 +180,52 @@ class Fitted(InterpretedCalls):
                     refuse_own_heads(self._ask, self.name, trials, dtype, self._layers)
             if taken:
                 self.trial_dtype = dtype
+                best = self._with_places(best, dtype)
                 self._look_for_keys(best, search.trials)
                 search = Search(self._ask, dtype)
+                read = without_unread_pair(best.interpretation, self._ask, dtype)
+                best = with_keys(replace(best, interpretation=read), self._named[1], search)
                 return with_optional(
                     with_lengths(best, self._named[0], self._ask, dtype), self._named[1], search
                 )
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
         raise TargetError(why_refused(self.name, self._layers, trials, self.subject))
 
+    def _with_places(self, best: InterpretationResult, dtype: str) -> InterpretationResult:
+        """Return the fit with the places of the weights that a method of its own takes over.
+
+        They are those in which the weights themselves, set there, make it compute attention.
+        """
+        of_module = hasattr(self.subject, "named_parameters")
+        if self._layers is None or not (self.takes_torchs and of_module):
+            return best
+        self.uses_method = False
+        found = Search(self._ask, dtype).run(self._layers)
+        self.uses_method = True
+        self.converts = found is None or not found.exact
+        slots = best.interpretation.slots if found is None else found.interpretation.slots
+        how = best.interpretation if self.converts else replace(best.interpretation, slots=slots)
+        return replace(best, interpretation=how)
+
     def _look_for_keys(
         self, best: InterpretationResult, trials: Sequence[InterpretationResult]
     ) -> None:
         """Keep why an input that may be left out is not judged as the keys, if it nearly is them.
 
-        Attention over these alone is right; a mistake may hide where they are passed.
+        Attention over these alone is right; a mistake may hide where they are passed. Of values
+        with which calls raise, what they raise is kept.
         """
         how = best.interpretation
-        near = [
-            each.correlation
+        alike = [
+            each
             for each in trials
             if (each.interpretation.slots, each.interpretation.layout) == (how.slots, how.layout)
-            and len(each.interpretation.roles.rows) == 2
         ]
-        correlation = max(near, default=0.0)
+        by_rows = {rows: [each for each in alike if len(each.interpretation.roles.rows) == rows]
+                   for rows in (2, 3)}  # fmt: skip
+        if len(how.roles.rows) == 2 and by_rows[3] and by_rows[3][0].raised:
+            self.reasons["inputs", "distinct"] = by_rows[3][0].missed
+        correlation = max((each.correlation for each in by_rows[2]), default=0.0)
         if best.exact and len(how.roles.rows) == 1 and correlation >= MIN_CORRELATION:
             self.reasons["inputs", "cross"] = f"{NEARLY_KEYS} by {correlation:.2f}"
 
@@ -200,7 +249,7 @@ class Fitted(InterpretedCalls):
         if how.unnamed:
             return may_be_another(trial) and self._bends_scores(how)
         if how.may_be_one_query and self._layers is not None:
-            return not Search(self._ask, self._dtype).raises(how, "cross")
+            return not Search(self._ask, self._dtype).tried_with(how, "cross").raised
         named = frozenset("qkv") <= how.parts and how.is_usual
         return trial.correlation >= (-1.0 if named else MIN_CORRELATION)
 
@@ -222,6 +271,10 @@ class Fitted(InterpretedCalls):
         rows = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
         inputs = rows[len(how.roles.rows)]
         inputs = ("self", "cross") if not how.parts and len(inputs) == 3 else inputs
+        if how.slots and (part := how.unbiased):
+            self.reasons["bias", "yes"] = f"the projection of {part} has no bias"
+        if how.layout == "sequence_first" and not self.says_batch_first:
+            self.reasons["layout", "batch_first"] = "it attends along the first axis"
         packed = how.roles.packed
         if packed is not None and packed.not_cross:
             inputs = ("self",)
@@ -244,6 +297,14 @@ class Fitted(InterpretedCalls):
             memory=self.library.memory,
         )
 
+    def settled(self) -> tuple[tuple[str, str], ...]:
+        """Return the inputs that calls of self-attention are made without."""
+        return tuple((name, "left out") for name in sorted(self.left_out))
+
+    def settle(self, found: tuple[tuple[str, str], ...]) -> None:
+        """Take them from another process."""
+        self.left_out = frozenset(name for name, _ in found)
+
     def plain_case(self) -> Case:
         """Two samples and two heads, or what the target takes."""
         heads, width = (2, 3) if "many" in self.offer["heads"] else (1, 6)
@@ -261,13 +322,13 @@ class Fitted(InterpretedCalls):
         case = self.trial_case()
         self._narrow(case)
         look_at_one_head(self)
-        if case.layout == "batch_first" and self.how.arrangement in {"rows", *OF_HEADS}:
+        if case.layout == "batch_first" and (self.how.is_usual or self.how.of_heads):
             single = single_sample(case, self.offer)
             if takes_single(self, single):
                 yield FeatureProbe("layout", "unbatched", (single,))
-        yield from self.other_layout()
+        yield from self._other_layout()
         packed = self.how.roles.packed
-        if not self.how.parts and self.how.arrangement in OF_HEADS:
+        if not self.how.parts and self.how.of_heads:
             if packed is None or packed.container != "array":
                 yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
             square = packed is not None and packed.is_square
@@ -282,7 +343,8 @@ class Fitted(InterpretedCalls):
             empty.append(case.replace(inputs="cross", keys=0))
         empty += [case.replace(batch=0)] if case.layout != "unbatched" else []
         yield FeatureProbe("size", "empty", tuple(empty))
-        if reason := no_gradients(self.subject, self.how, self.library):
+        converted = self.takes_torchs and self.converts
+        if reason := no_gradients(self.subject, self.how, self.library, converted=converted):
             self.reasons["gradients", "yes"] = reason
         else:
             several = [case.replace(gradients="yes", inputs=each) for each in self.offer["inputs"]]
@@ -290,6 +352,13 @@ class Fitted(InterpretedCalls):
         yield from weight_probes(case)
         if "many" in self.offer["heads"]:
             yield from grouped_probes(self, case)
+
+    def _other_layout(self) -> Iterator[FeatureProbe]:
+        """Yield the trial of the layout that it was not found in, where it says it has both."""
+        case = self.trial_case()
+        for layout in ("batch_first", "sequence_first"):
+            if self.says_batch_first and layout not in self.offer["layout"]:
+                yield FeatureProbe("layout", layout, (case.replace(layout=layout),))
 
     def _look(self) -> None:
         """Find whether the future is hidden, and say how the target is called."""

@@ -11,7 +11,6 @@ from mha_parity.cases.generate import cotangent
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.conventions.backward_method import gradients_by_backward
-from mha_parity.targets.conventions.from_torch import torch_taker
 from mha_parity.targets.conventions.vjp import (
     NONE_OFFERED,
     arrays_pulled,
@@ -43,12 +42,15 @@ FIRST_ROWS = "its first row alone is a query, and other rows were asked in sampl
 PARTIAL = "it has no weights of its own for some of q, k and v"
 
 
-def no_gradients(subject: object, how: Interpretation, library: Library) -> str:
-    """Return why a target called so is not asked for gradients; "" where it is."""
+def no_gradients(subject: object, how: Interpretation, library: Library, *, converted: bool) -> str:
+    """Return why a target called so is not asked for gradients; "" where it is.
+
+    ``converted``: a method of its own takes over torch's weights, it is unknown to where.
+    """
     own = getattr(library, "differentiates", callable(getattr(subject, "backward", None)))
     if library.name not in {"torch", "jax"} and not own:
         return NOT_CALLED.format("vjp") if hasattr(subject, "vjp") else NONE_OFFERED
-    if torch_taker(subject) is not None:
+    if converted:
         return CONVERTED
     if how.residual:
         return RESIDUAL

@@ -12,7 +12,6 @@ from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import (
     Arguments,
     Call,
@@ -30,9 +29,10 @@ from mha_parity.targets.conventions.canonical_layout import (
     only_sample,
     without_names,
 )
-from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
 from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
 from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
+from mha_parity.targets.conventions.instance_calls import InstanceCalls
+from mha_parity.targets.conventions.returned_weights import weights_switches
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
@@ -44,7 +44,7 @@ from mha_parity.targets.masks.mask_format import MaskHolder
 from mha_parity.targets.parameters import role, switches_of_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
@@ -59,12 +59,16 @@ ABOVE_RESIDUAL = 2.0**30
 INVERSE = "inverse_root"  # what a factor of the scores gets, 1 / sqrt(head_dim)
 
 
-class InterpretedCalls(Convention):
+class InterpretedCalls(InstanceCalls):
     """A layer or function called as an interpretation says, and its answer read."""
 
     how: Interpretation
     # By how much the last weights are larger, where the input is added to the output.
     above_residual = 1.0
+    # A method of its own that takes over torch's weights: whether it is used, and whether it is
+    # unknown where it puts them.
+    uses_method = True
+    converts = True
     # The weights of the last call, as the target holds them.
     weight_leaves: list[tuple[weights.Slot, Any]]
     # Where the output stands in what is returned; elsewhere sizes may agree, and shapes not tell.
@@ -83,16 +87,9 @@ class InterpretedCalls(Convention):
         return tuple(name for name in named if meanings(name)[:1] == ("kv_heads",))[:1]
 
     @property
-    def _says_batch_first(self) -> bool:
+    def says_batch_first(self) -> bool:
         """Whether the constructor has torch's switch of the layout: each of its values is asked."""
         return "batch_first" in {p.name for p in self._named[0]}
-
-    def other_layout(self) -> Iterator[FeatureProbe]:
-        """Yield the trial of the layout that it was not found in, where it says it has both."""
-        case = self.trial_case()
-        for layout in ("batch_first", "sequence_first"):
-            if self._says_batch_first and layout not in self.offer["layout"]:
-                yield FeatureProbe("layout", layout, (case.replace(layout=layout),))
 
     def new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
         """Return a layer of these sizes."""
@@ -102,16 +99,18 @@ class InterpretedCalls(Convention):
         return layer
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
-        """Return a new layer that holds the problem's weights."""
+        """Return a new layer that holds the problem's weights, or the one that has them."""
+        if (built := self.of_instance(arguments)) is not None:
+            return built
         construction = self.how.construction or Construction()
         # Of torch's layer it always gets biases, zero where a problem has none.
-        bias = problem.case.bias != "no" or not self.how.biased or bool(torch_taker(self.subject))
+        bias = problem.case.bias != "no" or not self.how.biased or self.takes_torchs
         length = construction.length_for(problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]
         sizes = LayerSizes(width, problem.num_heads, bias, dropout, length, kv_heads)
         more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
-        if self._says_batch_first:
+        if self.says_batch_first:
             more["batch_first"] = problem.case.layout != "sequence_first"
         layer = self.new(construction, sizes, **self.switches(problem), **more)
         if self.library.name == "torch" and is_module(layer):
@@ -129,19 +128,25 @@ class InterpretedCalls(Convention):
     @property
     def bias_values(self) -> tuple[str, ...]:
         """What is offered on the axis of biases; all where it takes over torch's layer."""
-        return ("no", "yes") if torch_taker(self.subject) else self.how.bias_values
+        return ("no", "yes") if self.takes_torchs else self.how.bias_values
+
+    @property
+    def takes_torchs(self) -> bool:
+        """Whether the layer takes over the weights of torch's by a method of its own."""
+        return torch_taker(self.subject) is not None
 
     def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
         """Set the layer's arrays to the problem's weights, and take out what has none."""
         self.weight_leaves = []
-        if take := torch_taker(self.subject):
+        if self.uses_method and (take := torch_taker(self.subject)):
             take_torch(take, layer, problem, self.library)
+            if not self.converts:
+                self.weight_leaves = self._leaves_in(layer, problem.num_heads)
             return
         sizes = self._sizes(problem)
+        slots = {slot.path: slot for slot in weights.slots_by_head(self.how.slots, sizes)}
         shapes = weights.shapes_of(layer)
-        for slot in weights.slots_by_head(self.how.slots, sizes):
-            if slot.path not in shapes:
-                continue
+        for slot in (slots[path] for path in shapes if path in slots):
             held = self._arrays(problem, bias=slot.bias)
             array = weights.slot_array(slot, problem, held, sizes)
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
@@ -151,6 +156,16 @@ class InterpretedCalls(Convention):
             self.weight_leaves.append((slot, leaf))
         for path in (*self.how.norms, *self.how.around):
             replace_by_identity(layer, path)
+
+    def slots_for(self, heads: int) -> list[weights.Slot]:
+        """Return where a layer of ``heads`` heads keeps its weights and biases."""
+        sizes = {"h": heads, "e": heads}  # the number of arrays does not depend on the width
+        return weights.slots_by_head(self.how.slots, sizes)
+
+    def _leaves_in(self, layer: Any, heads: int) -> list[tuple[weights.Slot, Any]]:
+        """Return the weights that a module has."""
+        held = self.named_parameters(layer)
+        return [(s, held[s.path]) for s in self.slots_for(heads) if s.path in held]
 
     def _sizes(self, problem: Problem) -> dict[str, int]:
         sizes_of = full_width.padded_sizes if self.how.full_width else weights.sizes_of
@@ -188,6 +203,8 @@ class InterpretedCalls(Convention):
         values = self._inputs(problem, arguments)
         if layer is None:
             self.weight_leaves = []
+        elif self.instance is not None:
+            self.weight_leaves = self._leaves_in(layer, problem.num_heads)
         for name, each in roles.weights:
             if not (each.optional and problem_arrays.has_none(problem, each.parts, bias=each.bias)):
                 values[name] = self._weight(each, problem, arguments)
@@ -200,6 +217,8 @@ class InterpretedCalls(Convention):
         values |= dict.fromkeys(roles.lengths, problem.case.queries)
         values |= dict.fromkeys(roles.ones, 1)
         values |= self.modes(training=training)
+        offered = [e for e in vars(self).get("offer", {}).get("weights", ()) if e != "none"]
+        values |= weights_switches(self._named[1], case, offered)
         kv_heads = case.kv_heads_count
         sizes = LayerSizes(problem.query.shape[-1], problem.num_heads, kv_heads=kv_heads)
         values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
@@ -371,29 +390,4 @@ class InterpretedCalls(Convention):
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
         if self.how.construction is None or not self.how.parts:
             return None
-        if self.of_one_length and earlier.case.queries != problem.case.queries:
-            return None
-        before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
-        layer = self.build(earlier, before)
-        ask(self.layer_call(layer, before))
-        self.load(layer, problem, arguments)
-        return self.layer_call(layer, arguments)
-
-    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
-        """Return what makes calls of one layer in train() and in eval() mode, or with dropout."""
-        made = self.how.construction
-        if made is None:
-            return with_dropout_passed(self, problem, p)
-        if not made.has("dropout"):
-            return None
-        layer = self.build(problem, Arguments(problem, self.library), dropout=p)
-        if not self.modes(training=False) and has_modes(layer):
-            return lambda training: self.layer_call(
-                set_mode(layer, training), Arguments(problem, self.library)
-            )
-        if p == 1:  # no dropout of a target's own promises what 0 / 0 is
-            return None
-        # A layer that knows no evaluation drops in it as well.
-        return lambda training: self.layer_call(
-            layer, Arguments(problem, self.library), training=training
-        )
+        return super().call_after_loading(problem, earlier, ask)

@@ -1,22 +1,30 @@
-"""What a call may leave out: keys and values in self-attention, and a factor of the scores."""
+"""What a call may leave out: keys and values, the axis of samples, and a factor of the scores."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.targets import parameters
-from mha_parity.targets.fit.search import attention_in_float64, is_rounding
+from mha_parity.targets.fit.search import attention_in_float64, is_rounding, trial_problem
 
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.conventions.interpreted import InterpretedCalls
+    from mha_parity.targets.fit.interpretation import Interpretation
+    from mha_parity.targets.fit.search import Ask
 
 GIVEN_SCALE = 0.375  # of a trial: neither 0 nor 1 / sqrt(head_dim)
+# Names that keys and values have together, which may be a pair of another layer's or call's.
+PAIR = re.compile(r"^(kv|key_?values?)(_|s?$)")
 # A name that says what is scaled; `scale` may be anything's.
 SCALE_OF_SCORES = re.compile(r"^(sm|softmax|attn|attention|qk|score)_?scal(e|ing)")
 
@@ -49,6 +57,23 @@ def takes_scale(convention: InterpretedCalls, case: Case, default: object) -> bo
     return bool(SCALE_OF_SCORES.search(name))
 
 
+def without_unread_pair(how: Interpretation, ask: Ask, dtype: str) -> Interpretation:
+    """Return an interpretation without keys and values of an earlier call, if rows are not read.
+
+    Another name, as `context`, says that rows are read: then ignoring them is the mistake.
+    """
+    left = tuple(each for each in how.roles.inputs if not PAIR.search(each[0]))
+    if how.construction is None or len(left) == len(how.roles.inputs):
+        return how
+    fewer = replace(how, roles=replace(how.roles, inputs=left))
+    problem = trial_problem(how, "cross", dtype)
+    try:
+        outputs = [ask(each, problem).output for each in (how, fewer)]
+    except CandidateError:
+        return how
+    return fewer if np.array_equal(outputs[0], outputs[1]) else how
+
+
 def left_out_in_self(convention: InterpretedCalls, case: Case) -> frozenset[str]:
     """Return the keys and values that calls of self-attention are right without, as with them.
 
@@ -70,3 +95,28 @@ def left_out_in_self(convention: InterpretedCalls, case: Case) -> frozenset[str]
     finally:
         convention.left_out = held
     return names if np.array_equal(whole, alone, equal_nan=True) else frozenset()
+
+
+def single_sample(case: Case, offer: Offer) -> Case:
+    """Return the case of one sample without its axis; at L = S axes may be taken for each other."""
+    single = case.replace(layout="unbatched", batch=1)
+    if "cross" in offer["inputs"]:
+        single = single.replace(inputs="cross", keys=case.queries + 2)
+    return single
+
+
+def takes_single(convention: Convention, case: Case) -> bool:
+    """Return whether one sample without its axis gets the answer of a batch of it.
+
+    Code that was written for three axes may take two for others, and give back their shape.
+    """
+    batch = make_problem(case.replace(layout="batch_first"))
+    try:
+        expected, actual = (convention(each).output for each in (batch, batch.replace(case=case)))
+    except CandidateError:
+        return True  # the trial keeps what it raised
+    if equal_up_to_rounding(expected, actual):
+        return True
+    reason = "3-D inputs get another answer than the same sample in a batch"
+    convention.reasons["layout", "unbatched"] = reason
+    return False

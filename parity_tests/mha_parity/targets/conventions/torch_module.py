@@ -13,12 +13,12 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import make_offer
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.callables import layer_inside
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.attended_axis import BATCH_FIRST, mixes_samples
-from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
+from mha_parity.targets.conventions.base import FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, only_sample
+from mha_parity.targets.conventions.instance_calls import InstanceCalls
 from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import (
     ANY,
@@ -35,18 +35,14 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.core.features import Offer
-    from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.built_layer import BuiltLayer
 
 PLAIN = Case(
     seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, layout="sequence_first"
 )  # fmt: skip
 
-CALL = "call."  # how the keys of the parameters of a call begin
 
-
-class TorchModule(Convention):
+class TorchModule(InstanceCalls):
     """``C(embed_dim, num_heads, ...)``, ``load_state_dict``, ``(query, key, value, ...)``.
 
     Each problem gets a module of its own, in train() mode with dropout 0 unless ``path`` (a
@@ -56,8 +52,6 @@ class TorchModule(Convention):
     name = "torch-module"
     drops_as_torch = True
     own_masks = frozenset({"attn_mask", "key_padding_mask", "is_causal"})
-    # A layer that is built already: problems with its weights go to it, others to copies.
-    instance: BuiltLayer | None = None
     call = "C(embed_dim, num_heads, ...), load_state_dict, (query, key, value, ...) as torch has it"
 
     def claims(self) -> Offer:
@@ -65,8 +59,7 @@ class TorchModule(Convention):
         made = constructor(self.subject)
         self._made = ANY if made is None else made
         self._called, state = self._look_at_instance()
-        if type(self) is TorchModule:
-            self.remarks = tuple(departures(*self._named))
+        self.remarks = tuple(departures(*self._named))
         takes, called = self._made.takes, self._called.takes
         both = ("no", "yes")
         causal = ("causal",) if called("attn_mask") or called("is_causal") else ()
@@ -97,12 +90,6 @@ class TorchModule(Convention):
     def entry(self) -> Any:
         """Return what the call of a layer comes down to, also of one that a function builds."""
         return super().entry() if isinstance(self.subject, type) else self._entry
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters of constructor and call; of a layer that is built already, of the call."""
-        found = super().parameters
-        return found if self.instance is None else tuple(p for p in found if p.key.startswith(CALL))
 
     def _look_at_instance(self) -> tuple[Signature, frozenset[str]]:
         """Build a small one; return the parameters of its call and the names of its state."""
@@ -165,49 +152,33 @@ class TorchModule(Convention):
     def prepare(self, problem: Problem) -> Call:
         """Build a module with the problem's weights and pass torch's own arguments."""
         arguments = Arguments(problem, self.library)
-        return self._layer_call(self.build(problem, arguments), arguments)
+        return self.layer_call(self.build(problem, arguments), arguments)
 
-    def _layer_call(self, module: Any, arguments: Arguments) -> Call:
-        """Return the call of ``module`` on the problem of ``arguments``."""
+    def layer_call(self, layer: Any, arguments: Arguments) -> Call:
+        """Return the call of a layer on the problem of ``arguments``."""
         problem = arguments.problem
         rows = arguments.rows(lay_rows(problem))
         options = {k: v for k, v in self._options(problem, arguments) if self._called.takes(k)}
         if self.path is not None:
             from mha_parity.targets.conventions import torch_paths
 
-            module = torch_paths.on_path(self.path, module)
-        function = module if callable(module) else forward(module)
+            layer = torch_paths.on_path(self.path, layer)
+        function = layer if callable(layer) else forward(layer)
         call = self.with_masks(Call(function, rows, options, tuple(arguments.given)), arguments)
-        return vjp.with_layer_gradients(call, module, arguments)
+        return vjp.with_layer_gradients(call, layer, arguments)
 
     def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
         """Return the answer, with a remark where a layer like torch's answers in another form."""
         answer = super().answered(problem, call, result)
         unasked = call.kwargs.get("need_weights") is False
-        said = second_value(result) if unasked and type(self) is TorchModule else ""
+        said = second_value(result) if unasked else ""
         return replace(answer, remarks=(*answer.remarks, said)) if said else answer
-
-    def call_after_loading(
-        self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
-    ) -> Call | None:
-        """Return the call of a module that answered ``earlier`` before it got its weights.
-
-        A layer that is built already is not asked for that: it has its weights.
-        """
-        if self.instance is not None:
-            return None
-        before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
-        module = self.build(earlier, before)
-        ask(self._layer_call(module, before))
-        with target_errors():
-            self.load(module, problem, arguments)
-        return self._layer_call(module, arguments)
 
     def not_saved(self, problem: Problem, call: Call) -> str:
         """Name an entry of the state dict that differs from what was loaded; "" if none does."""
         layer = getattr(call.function, "__self__", call.function)
         saves = getattr(layer, "state_dict", None)
-        if type(self) is not TorchModule or self.path is not None or not callable(saves):
+        if self.path is not None or not callable(saves):
             return ""
         with target_errors():
             saved = {name: to_numpy(array, f"`{name}`") for name, array in saves().items()}
@@ -227,63 +198,21 @@ class TorchModule(Convention):
         """
         if self.path is not None:
             return None
-        module = self._dropping(problem, p)
+        module = self.dropping(problem, p)
         if module is None or not has_modes(module):
             return None
 
         def asked(training: bool) -> Call:
-            call = self._layer_call(set_mode(module, training), Arguments(problem, self.library))
+            call = self.layer_call(set_mode(module, training), Arguments(problem, self.library))
             more = self.generator_argument(self._called.named, problem)
             return replace(call, kwargs={**call.kwargs, **more})
 
         return asked
 
-    def _dropping(self, problem: Problem, p: float) -> Any | None:
-        """Return a module that has a problem's weights and drops; None where there is none."""
-        arguments = Arguments(problem, self.library)
-        if self.instance is None:
-            return self.build(problem, arguments, dropout=p) if self._drops else None
-        copy = self.instance.dropping(p)
-        return copy if copy is None or self.owned(problem) else self._given(copy, arguments)
-
     @property
-    def _drops(self) -> bool:
+    def takes_dropout(self) -> bool:
         """Whether the constructor takes a probability of dropout."""
         return self._made.takes("dropout")
-
-    def owned(self, problem: Problem) -> bool:
-        """Return whether a problem is that of a layer that is built already."""
-        return self.instance is not None and self.instance.own.are_of(problem)
-
-    def of_instance(self, arguments: Arguments) -> Any:
-        """Return the layer that is built already, a copy where a problem has other weights.
-
-        None where there is none.
-
-        Raises
-        ------
-        CandidateError
-            No copy can have these weights.
-
-        """
-        if self.instance is None:
-            return None
-        if self.owned(arguments.problem):
-            return self.instance.called
-        return self._given(self.instance.copied(), arguments)
-
-    def _given(self, copy: Any, arguments: Arguments) -> Any:
-        """Return a copy of the layer with a problem's weights."""
-        assert self.instance is not None  # noqa: S101  (a copy is one of it)
-        self.instance.require_holdable(arguments.problem)
-        with target_errors():
-            self.load(layer_inside(copy), arguments.problem, arguments)
-        self.instance.require_loaded(copy, arguments.problem)
-        return copy
-
-    def call_of(self, module: Any, problem: Problem) -> Call:
-        """Return the call of a module on a problem, whatever weights it has."""
-        return self._layer_call(module, Arguments(problem, self.library))
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new module that holds the problem's weights, or the one that has them."""

@@ -19,15 +19,12 @@ from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.canonical_layout import canonical, lay_rows, split_result
-from mha_parity.targets.conventions.packing import unpack
-from mha_parity.targets.problem_arrays import KEY_PARTS, at_first_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.targets.conventions.calls import Arguments, Call
-    from mha_parity.targets.conventions.packing import ProjectionSlot
 
 NONE_OFFERED = "it takes no arrays of torch or JAX, and has no `vjp` or `backward`"
 
@@ -118,44 +115,6 @@ def as_state_dict(
         state["in_proj_bias"] = np.concatenate([biases["q"], of_keys, biases["v"]])
     state |= {"out_proj.weight": weights["out"]} if "out" in weights else {}
     return state | ({"out_proj.bias": biases["out"]} if "out" in biases else {})
-
-
-def with_linear_gradients(
-    call: Call, layer: Any, arguments: Arguments, slots: Iterable[ProjectionSlot]
-) -> Call:
-    """Return the call of a layer of Linears with the way to its gradients, if they are asked."""
-    problem = arguments.problem
-    if problem.case.gradients == "no":
-        return call
-    if arguments.library.name != "torch":
-        raise CandidateError("structure", NONE_OFFERED)
-    given = arguments.library.from_numpy(lay_rows(problem)(cotangent(problem)))
-    owned = dict(layer.named_parameters())
-
-    def back(found: dict[str, Array]) -> dict[str, Array]:
-        parts: dict[str, dict[str, list[Array]]] = {"weight": {}, "bias": {}}
-        for slot in slots:
-            for kind, by_part in parts.items():
-                array = found.get(f"{slot.name}.{kind}")
-                for part, each in (
-                    {} if array is None else _unpacked(slot, array, problem)
-                ).items():
-                    by_part.setdefault(part, []).append(each)
-        whole = {k: {p: np.concatenate(a) for p, a in v.items()} for k, v in parts.items()}
-        named = {name: array for name, array in found.items() if name not in owned}
-        return _canonical(problem, named) | as_state_dict(problem, whole["weight"], whole["bias"])
-
-    pull = autograd(given, arguments.leaves | owned)
-    return dataclasses.replace(call, pull=arrays_pulled(pull, masks_first(arguments, back)))
-
-
-def _unpacked(slot: ProjectionSlot, array: Array, problem: Problem) -> dict[str, Array]:
-    """Return the gradients of a Linear's parts; of shared heads at the first that shares them."""
-    case = problem.case
-    found = unpack(slot, array, problem.num_heads, case.kv_heads_count)
-    if case.kv_heads == "equal":
-        return found
-    return {p: at_first_heads(a, case) if p in KEY_PARTS else a for p, a in found.items()}
 
 
 def masks_first(

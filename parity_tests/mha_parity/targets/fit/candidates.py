@@ -103,14 +103,14 @@ class Layers:
             if self._is_of_one_head(construction, layer):
                 yield from self._of_one_head(construction)
 
-    def asks_for_heads(self, construction: Construction) -> bool:
-        """Return whether a layer reads the number of heads from its configuration."""
+    def asks_for(self, construction: Construction, *wanted: str) -> bool:
+        """Return whether a layer reads a number of one of these meanings from its configuration."""
         sizes = LayerSizes(SMALL.embed_dim, SMALL.heads_count)
         config = construction.arguments(sizes).get(construction.config)
         if not isinstance(config, RecordingConfig):
             return True
         self.new(construction, sizes, **{construction.config: config})
-        return bool({"heads", "head_dim"} & config.meanings())
+        return bool({*wanted} & config.meanings())
 
     def refuse_undecided(self, name: str) -> None:
         """Refuse a class of which nothing fits, where it may be built with several attentions."""

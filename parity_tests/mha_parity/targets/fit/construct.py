@@ -17,7 +17,7 @@ import numpy as np
 from mha_parity.targets.fit.names import bias_parts, is_weight, parts, snake_case
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 LENGTH = 128  # for which layers that keep a mask are built at least
 MAX_CONSTRUCTIONS = 24  # candidates that are built
@@ -117,6 +117,20 @@ def meanings(name: str) -> tuple[str, ...]:
         return PACKED
     plain = snake_case(name)
     return next((found for pattern, found in _MEANINGS if re.search(pattern, plain)), ())
+
+
+def counts_kv_heads(name: str) -> bool:
+    """Return whether an argument of this name is the number of key and value heads."""
+    return meanings(name)[:1] == ("kv_heads",)
+
+
+def alike_kv_heads(
+    named: Sequence[inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> frozenset[str]:
+    """Return the arguments for the number of key heads that get as many as the query heads'."""
+    given = dict(zip((each.name for each in named), args, strict=False)) | dict(kwargs)
+    heads = [value for name, value in given.items() if meanings(name)[:1] == ("heads",)]
+    return frozenset(n for n, value in given.items() if counts_kv_heads(n) and value in heads)
 
 
 class RecordingConfig:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.weights import width_first
-from mha_parity.targets.problem_arrays import bias_values
+from mha_parity.targets.problem_arrays import bias_values, unbiased
 
 if TYPE_CHECKING:
     from mha_parity.targets.fit.construct import Construction
@@ -89,6 +89,11 @@ class Interpretation:
         return self.arrangement == "rows"
 
     @property
+    def of_heads(self) -> bool:
+        """Whether inputs have an axis of heads."""
+        return self.arrangement in OF_HEADS
+
+    @property
     def may_be_one_query(self) -> bool:
         """Whether the rows of the first input may be queries of a sample each, and not of one."""
         return self.layout == "unbatched" and len(self.roles.rows) > 1
@@ -130,6 +135,11 @@ class Interpretation:
             if given.bias or given.container == "dict"
         ]
         return frozenset(part for parts in held for part in parts)
+
+    @property
+    def unbiased(self) -> str:
+        """The first of q, v and out that has a weight and no bias; "" if there is none."""
+        return unbiased(self.biased, self.parts)
 
     @property
     def bias_values(self) -> tuple[str, ...]:

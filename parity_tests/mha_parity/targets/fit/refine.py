@@ -6,13 +6,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.from_torch import torch_taker
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.construct import LayerSizes, meanings
-from mha_parity.targets.fit.roles import is_no_input
-from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search
+from mha_parity.targets.fit.roles import is_no_input, may_be_keys
+from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search, trial_problem
 from mha_parity.targets.fit.weight_arguments import weight_readings
 from mha_parity.targets.fit.weights import with_width_first
 
@@ -54,6 +56,47 @@ def with_one_stack(best: InterpretationResult, search: Search) -> Interpretation
         if found[-1].exact:
             return found[-1]
     return max(found, key=lambda each: round(each.correlation, 6))
+
+
+def with_samples(fit: InterpretationResult, search: Search) -> InterpretationResult:
+    """Return an inexact fit as one of rows (N, L, E), where these are answered sample by sample.
+
+    Of wrong answers those in another layout may come nearer to attention by chance.
+    """
+    how = fit.interpretation
+    usual = replace(how, layout="batch_first", arrangement="rows")
+    if fit.exact or how == usual or not how.parts:
+        return fit
+    problem = trial_problem(usual, "self", search.dtype, search.base)
+    rows = problem.query.copy()
+    rows[1:] += 1
+    changed = problem.replace(query=rows, key=rows, value=rows)
+    try:
+        first, other = (search.ask(usual, each).output for each in (problem, changed))
+    except CandidateError:
+        return fit
+    alone = first.shape == problem.output_shape and np.array_equal(first[0], other[0])
+    return search.tried(usual) if alone else fit
+
+
+def with_keys(
+    fit: InterpretationResult, named: Sequence[inspect.Parameter], search: Search
+) -> InterpretationResult:
+    """Return the fit of one input with a further one as the keys, if it has these.
+
+    A right answer shows it, or its name says so where calls are answered: what raises there and is
+    called `key` means something else.
+    """
+    how = fit.interpretation
+    roles = how.roles
+    if how.construction is None or not how.parts or fit.causal or len(roles.inputs) != 1:
+        return fit
+    for name, is_named in may_be_keys(named):
+        given = replace(roles, inputs=(*roles.inputs, (name, "key")))
+        found = search.tried_with(replace(how, roles=given), "cross")
+        if found.exact or (is_named and not found.raised):
+            return replace(fit, interpretation=found.interpretation)
+    return fit
 
 
 def with_channels_permuted(

@@ -185,7 +185,7 @@ def _knows_no_heads(how: Interpretation, layers: Layers) -> bool:
     """Return whether a layer was built by its width alone, and judged as a single head."""
     made = how.construction
     if made is not None and made.config:
-        return not layers.asks_for_heads(made)
+        return not layers.asks_for(made, "heads", "head_dim")
     return made is not None and not made.has("heads", "head_dim") and not how.many_heads
 
 

@@ -136,6 +136,16 @@ def infer_inputs(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], .
     return tuple(found)
 
 
+def may_be_keys(named: Sequence[inspect.Parameter]) -> Iterator[tuple[str, bool]]:
+    """Yield what defaults to None and may be the keys, and whether its name says that it is.
+
+    A name may say nothing, or `key` where there is no `value`.
+    """
+    optional = [(p.name, parameters.role(p.name, "call", None)) for p in named if p.default is None]
+    yield from ((name, True) for name, role in optional if role is Role.INPUT and is_key(name))
+    yield from ((name, False) for name, role in optional if role is Role.OTHER)
+
+
 def is_key(name: str) -> bool:
     """Return whether a name is that of keys alone, which have values beside them."""
     return bool(_KEY.match(name.lower()))
@@ -173,6 +183,8 @@ def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment
         yield replace(sized, filler=filler)
     if len(found) > 1 and len(required) == 1:
         yield replace(sized, inputs=found[:1])
+    if len(found) == len(ROWS) > len(required):  # what is called value may be no rows
+        yield replace(sized, inputs=found[:2])
 
 
 def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:

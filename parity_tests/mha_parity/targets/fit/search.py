@@ -104,19 +104,12 @@ class Search:
         packed = candidate.roles.packed
         square = packed is not None and packed.is_square
         asked = ("self",) if square else kinds[len(candidate.roles.rows)]
-        found = [self._tried(candidate, inputs) for inputs in asked]
+        found = [self.tried_with(candidate, inputs) for inputs in asked]
         best = max(found, key=lambda each: each.correlation)
         return next((each for each in found if each.exact), best)
 
-    def raises(self, candidate: Interpretation, inputs: str) -> bool:
-        """Return whether a target raises, called so with these inputs."""
-        try:
-            self.ask(candidate, trial_problem(candidate, inputs, self.dtype, self.base))
-        except CandidateError:
-            return True
-        return False
-
-    def _tried(self, candidate: Interpretation, inputs: str) -> InterpretationResult:
+    def tried_with(self, candidate: Interpretation, inputs: str) -> InterpretationResult:
+        """Return the trial with one kind of inputs: "self", "cross" or "distinct"."""
         problem = trial_problem(candidate, inputs, self.dtype, self.base)
         try:
             answer = self.ask(candidate, problem)

@@ -241,6 +241,8 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
             convention.meanings.setdefault(found.parameter.key, said)
         elif found.parameter.role is not Role.OTHER:
             convention.untried.setdefault(found.parameter.key, found.reason)
+    for key in convention.meanings:  # known in another layout
+        convention.untried.pop(key, None)
     known = {name: sum(bool(each.taken) for each in found) for name, found in by_layout.items()}
     if not any(known.values()):
         return
