@@ -70,9 +70,7 @@ def test_a_package_of_a_librarys_name_does_not_take_its_place(
     assert held in {None, sys.modules[library]}
 
 
-def test_a_package_means_its_own_module_where_it_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_means_its_own_module_where_it_has_it(tmp_path: Path) -> None:
     """`from sched.scores import f` in a package `sched` is none of Python's module of that name."""
     folder = tmp_path / "sched"
     folder.mkdir()
@@ -80,5 +78,6 @@ def test_a_package_means_its_own_module_where_it_has_it(
     (folder / "scores.py").write_text("def f(q): return q\n", encoding="utf-8")
     (folder / "layer.py").write_text("from sched.scores import f\n", encoding="utf-8")
     assert "sched" not in sys.modules
-    monkeypatch.setattr(sys, "modules", {**sys.modules})
-    assert load.load(f"{folder / 'layer.py'}:f")(3) == 3
+    assert 3 == load.load(f"{folder / 'layer.py'}:f")(3)
+    for name in ("sched", "sched.scores", "sched.layer"):
+        del sys.modules[name]
