@@ -50,3 +50,11 @@ class ConfiguredUnread(Configured):
         """Return the padding alone."""
         _ = self.cfg.causal
         return (None if padding_mask is None else padding_mask[:, None, None]), False
+
+
+class ConfiguredTurned(Configured):
+    """Equal to torch's layer with the value that any configuration gives for `abs_emb` alone."""
+
+    def forward(self, x, padding_mask=None):
+        """Return (N, L, E); the rows are reversed without absolute positions."""
+        return super().forward(x if self.cfg.abs_emb else x.flip(1), padding_mask)

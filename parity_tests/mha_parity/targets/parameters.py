@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.parameters import Parameter, Role
@@ -167,14 +169,15 @@ _HOLDERS = r"self\.\w*(?:cfg|config|conf|args|opts?|hparams)\w*"
 
 
 def switches_of_config(subject: Any, config: str) -> tuple[Parameter, ...]:
-    """Return the causal switches that a class reads of its configuration, by their names.
+    """Return the causal switches that a class, or one above it, reads of its configuration.
 
     No constructor and no call shows them. ``config`` is the constructor's argument that holds them.
     """
-    try:
-        source = inspect.getsource(subject)
-    except (OSError, TypeError):
-        return ()
+    source = ""
+    for each in getattr(subject, "__mro__", (subject,)):
+        with suppress(OSError, TypeError):
+            if each.__module__.partition(".")[0] not in {*sys.stdlib_module_names, "torch"}:
+                source += inspect.getsource(each)
     read = re.findall(rf"\b(?:{re.escape(config)}|{_HOLDERS})\.(\w+)\b", source)
     return tuple(
         Parameter(name=each, of="constructor", role=Role.CAUSAL, default="of a configuration")

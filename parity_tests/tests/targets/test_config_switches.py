@@ -29,3 +29,10 @@ def test_a_switch_without_effect_leaves_the_run_open() -> None:
     verdict = judged("ConfiguredUnread")
     assert Outcome.INCONCLUSIVE == verdict.outcome
     assert "no case passed `causal` (causal switch)" in verdict.sentence
+
+
+def test_what_a_configuration_gave_is_said() -> None:
+    """Names that the call alone reads too, and no switch that is passed with both its values."""
+    (note,) = (each for each in judged("ConfiguredTurned").notes if "a configuration of" in each)
+    said = "built with a configuration of `d_model`, `abs_emb` = embed_dim; `n_heads` = num_heads."
+    assert said == note

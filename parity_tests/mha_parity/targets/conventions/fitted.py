@@ -371,7 +371,8 @@ class Fitted(InterpretedCalls):
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
         self.configured = () if self.hides_future else self.config_switches
-        self.remarks = (*remarks, *self.norm_remarks, *built_remarks(self.how, self.new))
+        switches = [each.name for each in self.configured]
+        self.remarks = (*remarks, *self.norm_remarks, *built_remarks(self.how, self.new, switches))
 
     def _hides_the_future(self) -> bool:
         try:

@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 import sys
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from functools import cache
 from itertools import islice, product
 from types import SimpleNamespace
@@ -45,6 +45,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"rel.*bias|pos.*bias|^add_bias", ()),
     (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores
+    (r"flash", ("off",)),
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
     (r"head.*(dim|width|chan|feat)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
@@ -136,24 +137,30 @@ def alike_kv_heads(
 class RecordingConfig:
     """A configuration of every name with a meaning, which keeps what it was asked for."""
 
-    def __init__(self, sizes: LayerSizes, *, inverse: bool = False) -> None:
+    def __init__(
+        self, sizes: LayerSizes, *, inverse: bool = False, log: dict[str, str] | None = None
+    ) -> None:
         self._sizes = sizes
         self._inverse = inverse  # whether a scale is 1 / sqrt(head_dim)
+        # What this and all others of a construction were asked for, by name, and what it means.
+        self._log = {} if log is None else log
         # Attributes so far: what each means, its fixed value, or a configuration within.
         self.asked: dict[str, str | RecordingConfig] = {}
 
     def __getattr__(self, name: str) -> Any:
         """Return the value of an attribute that is known."""
         if name in _FIXED:
-            self.asked[name] = repr(_FIXED[name])
+            self.asked[name] = self._log[name] = repr(_FIXED[name])
             return _FIXED[name]
         if INNER_CONFIG.search(name):
-            return self.asked.setdefault(name, RecordingConfig(self._sizes, inverse=self._inverse))
+            inner = RecordingConfig(self._sizes, inverse=self._inverse, log=self._log)
+            return self.asked.setdefault(name, inner)
         if name.startswith("__") or not meanings(name):
             raise AttributeError(f"the layer asks its configuration for {name!r}, which is unknown")
         known = meanings(name)
-        self.asked[name] = known[int(self._inverse and known[0] == "root")]
-        return self._sizes.value(known[int(self._inverse and known[0] == "root")])
+        meaning = known[int(self._inverse and known[0] == "root")]
+        self.asked[name] = self._log[name] = meaning
+        return self._sizes.value(meaning)
 
     def __contains__(self, name: object) -> bool:
         """Return whether a key of this name is known."""
@@ -179,13 +186,16 @@ _FIXED = {
     "_attn_implementation": "eager", "scale_attn_weights": True, "is_decoder": False,
     "scale_attn_by_inverse_layer_idx": False, "reorder_and_upcast_attn": False,
     "position_embedding_type": "absolute", "pretraining_tp": 1, "rope_theta": 10000.0,
-    "add_cross_attention": False, "flash": False,
+    "add_cross_attention": False,
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Construction:
-    """Which argument of a constructor gets what; ``config`` names that of a configuration."""
+    """Which argument of a constructor gets what; ``config`` names that of a configuration.
+
+    ``asked``: what configurations of any name were asked for so far, and what each means.
+    """
 
     meanings: tuple[tuple[str, str], ...] = ()
     config: str = ""
@@ -194,12 +204,15 @@ class Construction:
     # By how much a call is longer than its layer is built for, None where calls may be shorter.
     longer_by: int | None = None
     inner: InnerAttention | None = None
+    asked: dict[str, str] = field(default_factory=dict, compare=False)
 
     def arguments(self, sizes: LayerSizes) -> dict[str, Any]:
         """Return the keywords for a layer of these sizes."""
         given = {name: sizes.value(meaning) for name, meaning in self.meanings}
         if self.config:
-            given[self.config] = configuration(self.annotation, sizes, inverse=self.inverse)
+            given[self.config] = configuration(
+                self.annotation, sizes, inverse=self.inverse, log=self.asked
+            )
         if self.inner is not None:
             given[self.inner.parameter] = self.inner.made(sizes)
         return given
@@ -252,15 +265,17 @@ class InnerAttention:
 _ANY = (dict, object, SimpleNamespace, inspect.Parameter.empty)
 
 
-def configuration(annotation: Any, sizes: LayerSizes, *, inverse: bool = False) -> Any:
+def configuration(
+    annotation: Any, sizes: LayerSizes, *, inverse: bool = False, log: dict[str, str] | None = None
+) -> Any:
     """Return a configuration: of the annotated class with sizes by name, or one of any name."""
     if not isinstance(annotation, type) or annotation in _ANY:
-        return RecordingConfig(sizes, inverse=inverse)
+        return RecordingConfig(sizes, inverse=inverse, log=log)
     try:
         required = required_of(annotation)
         made = annotation(**{name: sizes.value(meaning) for name, meaning in required.items()})
     except Exception:  # noqa: BLE001  (whatever the target's configuration raises)
-        return RecordingConfig(sizes, inverse=inverse)
+        return RecordingConfig(sizes, inverse=inverse, log=log)
     for name, meaning in settable_of(made).items():
         setattr(made, name, sizes.value(meaning))
     if hasattr(made, "_attn_implementation"):

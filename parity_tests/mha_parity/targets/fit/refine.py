@@ -20,7 +20,7 @@ from mha_parity.targets.fit.weights import with_width_first
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from mha_parity.targets.fit.construct import Construction
     from mha_parity.targets.fit.interpretation import Interpretation
@@ -35,6 +35,13 @@ PERMUTED = (
     "torch's layer, in whose order its weights compute something else; it was judged with weights "
     "in its own."
 )
+# What a configuration gives, as the report calls it.
+VALUES = {
+    "width": "embed_dim", "heads": "num_heads", "kv_heads": "the number of key heads",
+    "length": "the length or more", "bias": "True where a case has biases", "off": "False",
+    "dropout": "0.0", "zero": "0", "device": "'cpu'", "none": "None",
+    "root": "sqrt(head_dim)", "inverse_root": "1 / sqrt(head_dim)",
+}  # fmt: skip
 TORCHS_NAMES = frozenset({"in_proj_weight", "q_proj_weight"})  # weights that torch's layer has too
 
 
@@ -233,13 +240,17 @@ def _search(ask: Ask, dtype: str, length: int) -> Search:
 
 
 def built_remarks(
-    how: Interpretation, new: Callable[[Construction, LayerSizes], Any]
+    how: Interpretation,
+    new: Callable[[Construction, LayerSizes], Any],
+    switches: Collection[str],
 ) -> Iterator[str]:
-    """Yield what is said of a layer's length, channels, and lists that torch does not see.
+    """Yield what is said of a layer's configuration, length, channels, and lists hidden from torch.
 
-    ``new`` builds the layer at other sizes.
+    ``new`` builds the layer at other sizes; ``switches`` of its configuration have all values.
     """
     made = how.construction
+    if asked := {} if made is None else {n: m for n, m in made.asked.items() if n not in switches}:
+        yield f"built with a configuration of {'; '.join(_configured(asked))}."
     if made is not None and made.longer_by is not None:
         more = f" less {made.longer_by}" if made.longer_by else ""
         yield f"it takes one length alone: for each call it was built for that{more}."
@@ -250,6 +261,15 @@ def built_remarks(
             f"`{path}` is a plain list: torch neither trains, moves nor saves the modules in "
             "it; it was judged as a torch.nn.ModuleList."
         )
+
+
+def _configured(asked: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names that a configuration was asked for, with the value that they got."""
+    named: dict[str, list[str]] = {}
+    for name, meaning in asked.items():
+        named.setdefault(VALUES.get(meaning, meaning), []).append(f"`{name}`")
+    for value, each in named.items():
+        yield f"{', '.join(each)} = {value}"
 
 
 def _plain_lists(
