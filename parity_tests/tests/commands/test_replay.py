@@ -78,7 +78,7 @@ the target           torch                target − torch
   row 1 [-0.06529]     row 1 [-0.06673]     row 1 [ 0.0014]
 
 error of the output, sample 0, heads 0 to 1 side by side: each element
-  · allowed  1 up to 10 times what is allowed  2 up to 100 times  ! no number
+  · allowed  digit n: up to 10^n times what is allowed, 9: or more  ! no number
   row 0   |9|9|
   row 1   |9|9|
 
@@ -199,6 +199,26 @@ def test_wide_errors_have_a_mark_a_head() -> None:
     lines = [line.plain for line in ascii_maps.errors(units, 0, 0, 80)]
     assert lines[0].endswith("the worst of each head and row")
     assert "  row 1   |·|·|·|·|·|2|·|·|" == lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "near", "count"),
+    [(16, 0, 16), (17, 0, 17), (18, 9, 18), (18, 0, 17), (60, 30, 18), (60, 59, 17)],
+)
+def test_no_row_of_a_map_is_lost(rows: int, near: int, count: int) -> None:
+    """Each of 60 rows is on a line of the map: alone near the worst one, else with others."""
+    names: set[str] = set()
+    for off in range(rows):
+        units = np.zeros((1, rows, 1, 3))
+        units[0, off, 0, 1] = 50
+        lines = [line.plain for line in ascii_maps.errors(units, 0, near, 80)]
+        (marked,) = [line for line in lines if line.endswith("|·2·|")]
+        name = marked.partition("|")[0].removeprefix("  row").strip()
+        first, _, last = name.partition("-")
+        assert int(first) <= off <= int(last or first)
+        names.add(name)
+        assert (rows > count) == lines[-1].endswith("several rows: the worst of each column")
+    assert count == len(names)
 
 
 def planted(check: str, where: Place) -> tuple[CaseResult, Comparison | None]:
