@@ -80,6 +80,7 @@ def _picture(picture: WeightsPicture) -> Iterator[str]:
 
 def _judged(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "judged", escaped(wording.judged_counts(verdict))
+    yield "inconclusive", escaped(wording.inconclusive_reasons(verdict))
     if verdict.accuracy:
         yield "accuracy", escaped(accuracy_table.accuracy_sentence(verdict))
     if wording.untested(verdict):
