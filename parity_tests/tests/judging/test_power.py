@@ -91,7 +91,7 @@ def test_power_is_what_the_judge_does(gross: str, bug: str) -> None:
             for each in judge_answer(problem, reference, catalogue.catalogue()[bug].attend(problem))
         )
         agreed.append(fails == (gross in exposed))
-    assert all(agreed)
+    assert 40 * [True] == agreed
 
 
 def test_the_tolerance_decides(monkeypatch: pytest.MonkeyPatch) -> None:
