@@ -32,10 +32,6 @@ EPILOG = (
     "it is code that you choose to run: the process it runs in protects the verdict, not you."
 )
 
-
-EPILOG_LINES = textwrap.fill(
-    EPILOG, 79, break_on_hyphens=False
-)  # for help whose lines argparse leaves as they are
 TOP = """Prove that an attention computes what torch.nn.MultiheadAttention computes.
 
 examples:
@@ -49,6 +45,7 @@ examples:
   mha-parity explain scale-dmodel                 what one bug does
   mha-parity list                                 what can be listed
 """
+EXAMPLE = "  "  # begins a line of help that shows a command
 EXAMPLES = """examples:
   mha-parity check attention.py:attention --html verdict.html
   mha-parity check package.module:Layer --features attn=causal --cases 2000
@@ -81,22 +78,21 @@ RECORD_OPTIONS = (*IDENTIFY_OPTIONS, *WEIGHTS, "cases", "seed")
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Break no option and no value at a hyphen."""
+    """Wrap prose to the terminal, break no option and no value at a hyphen, and no example."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines = self._split_lines(text, width - len(indent))
+        width -= len(indent)
+        lines: list[str] = []
+        for line in text.splitlines():
+            if line.startswith(EXAMPLE):  # where it is too wide, what it does follows below it
+                parts = [line] if len(line) <= width else re.split(r"(?<=\S)   *", line)
+                lines += [parts[0], *(f"{2 * EXAMPLE}{part}" for part in parts[1:])]
+            else:
+                lines += self._split_lines(line, width) or [""]
         return "\n".join(f"{indent}{line}" for line in lines)
-
-
-class ExamplesFormatter(HelpFormatter):
-    """The same, with description and epilog as they are written."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        del width
-        return "\n".join(f"{indent}{line}" for line in text.splitlines())
 
 
 class Parser(argparse.ArgumentParser):
@@ -134,8 +130,7 @@ def parser() -> argparse.ArgumentParser:
     top = Parser(
         prog="mha-parity",
         description=TOP,
-        epilog=EPILOG_LINES,
-        formatter_class=ExamplesFormatter,
+        epilog=EPILOG,
     )
     top.add_argument("--version", action="version", version=f"mha-parity {__version__}")
     commands = top.add_subparsers(title="commands", dest="command", metavar="COMMAND")
@@ -157,8 +152,9 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument(
         "what",
         nargs="?",
+        metavar="LIST",
         choices=("conventions", "features", "bugs", "variants"),
-        help="default: how many each",
+        help="conventions, features, bugs or variants (default: how many each)",
     )
     return top
 
@@ -168,8 +164,7 @@ def _check(commands: Any) -> None:
         "check",
         help="judge a target over many cases",
         description="Judge a target over many cases; write the verdict for people and machines.",
-        epilog=EXAMPLES + EPILOG_LINES,
-        formatter_class=ExamplesFormatter,
+        epilog=EXAMPLES + EPILOG,
     )
     check.add_argument(
         "targets",

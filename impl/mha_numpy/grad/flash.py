@@ -23,6 +23,7 @@ Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tile
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,35 +115,35 @@ def attend_flash_vjp(
 def _pull_back(
     problem: TiledCall, sums: RowSums, d_heads: Array, d_weights: Array | None, into: HeadGradients
 ) -> None:
-    """Write all gradients, task by task on the pool."""
-    n, key_heads = problem.k.shape[:2]
+    """Write all gradients: runs of queries of key heads on the pool, then the sums of the runs."""
+    heads = list(product(*map(range, problem.k.shape[:2])))
     queries = problem.q.shape[2]
-    heads = [(sample, head) for sample in range(n) for head in range(key_heads)]
-    runs = [slice(0, queries)]
-    if problem.masking.bias or len(heads) < LEAST_TASKS:
-        runs = slices(0, queries, even_length(queries, -(-queries // LEAST_TASKS)))
+    split = problem.masking.bias or len(heads) < LEAST_TASKS
+    length = even_length(queries, -(-queries // LEAST_TASKS)) if split else queries
+    runs = slices(0, queries, length)
     d_k, d_v = (
         target[None] if len(runs) == 1 else np.empty((len(runs), *target.shape), target.dtype)
         for target in (into.k, into.v)
     )
     d_bias = [_own_bias(into.bias, index) for index in range(len(runs))]
     backward = Backward(problem, sums, d_heads, d_weights, into.q, d_k, d_v, d_bias)
-    tasks = [[(head, index)] for index in range(len(runs)) for head in heads]
-    if problem.masking.bias:  # heads may share a mask: one thread adds for all of them
-        tasks = [[(head, index) for head in heads] for index in range(len(runs))]
+    # Heads may share a float mask: one thread adds to its gradient for all of them.
+    groups = [heads] if problem.masking.bias else [[head] for head in heads]
+    tasks = list(product(range(len(runs)), groups))
 
     def compute(task: int) -> None:
-        for (sample, head), index in tasks[task]:
+        index, group = tasks[task]
+        for sample, head in group:
             _pull_task(backward, sample, head, runs[index], index)
 
     on_all_threads(compute, len(tasks))
     if len(runs) > 1:
         np.add.reduce(d_k, axis=0, out=into.k)
         np.add.reduce(d_v, axis=0, out=into.v)
-        for own in d_bias[1:]:
-            for target, array in zip(into.bias, own, strict=True):
-                if array is not target:
-                    np.add(target, array, out=target)
+    for own in d_bias[1:]:
+        for target, array in zip(into.bias, own, strict=True):
+            if array is not target:
+                np.add(target, array, out=target)
 
 
 def _own_bias(targets: tuple[Array, ...], index: int) -> tuple[Array, ...]:

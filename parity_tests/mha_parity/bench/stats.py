@@ -38,7 +38,7 @@ class Interval:
         return f"{median} {low}–{high}"
 
 
-def order_statistic_rank(count: int, confidence: float = CONFIDENCE) -> int:
+def order_statistic_rank(count: int) -> int:
     """Return the largest k for which the k-th smallest and k-th largest of ``count`` still do.
 
     Raises
@@ -50,13 +50,13 @@ def order_statistic_rank(count: int, confidence: float = CONFIDENCE) -> int:
     missed, k = 0.0, 0
     while True:
         missed += 2 * math.comb(count, k) / 2**count
-        if missed > 1 - confidence or 2 * k >= count:
+        if missed > 1 - CONFIDENCE or 2 * k >= count:
             break
         k += 1
     if k == 0:
         raise ValueError(
             f"got {count} values, but {MIN_VALUES} are the fewest that bound a median with "
-            f"{confidence:.0%} confidence."
+            f"{CONFIDENCE:.0%} confidence."
         )
     return k
 

@@ -90,9 +90,9 @@ def diagnose(
     return (*findings, *where, *causes)
 
 
-def errs_by_rounding(candidate: Candidate, budget: float = 1.0) -> bool:
+def errs_by_rounding(candidate: Candidate) -> bool:
     """Return whether errors of plain problems, if any, are without pattern, as of rounding."""
-    found = error_analysis(Caller(candidate, Deadline(budget).running))
+    found = error_analysis(Caller(candidate, Deadline(1.0).running))
     return found is None or found.rounding
 
 

@@ -153,7 +153,7 @@ def _needs_feature(candidate: Candidate, failing: Sequence[Observation]) -> bool
     )
 
 
-def _known(bug_id: str, evidence: str, *, confident: bool = True) -> tuple[Diagnosis, ...]:
+def _known(bug_id: str, evidence: str) -> tuple[Diagnosis, ...]:
     bug = catalogue()[bug_id]
     return (
         Diagnosis(
@@ -161,7 +161,7 @@ def _known(bug_id: str, evidence: str, *, confident: bool = True) -> tuple[Diagn
             title=bug.title,
             remedy=bug.remedy,
             explains=1.0,
-            confident=confident,
+            confident=True,
             aliases=bug.aliases,
             evidence=evidence,
             source=", ".join(bug.sources[:3]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 SAMPLES, ROWS = 3, 16
 MASK_LEGEND = "· seen  # hidden  + favoured and - disfavoured by a float mask"
-ERROR_LEGEND = "· allowed  1 up to 10 times what is allowed  2 up to 100 times  ! no number"
+ERROR_LEGEND = "· allowed  digit n: up to 10^n times what is allowed, 9: or more  ! no number"
 SHADES = " ░▒▓█"
 LEFT = len("  row 10  ")
 
@@ -94,6 +95,7 @@ def errors(units: Array, sample: int, row: int, width: int) -> Iterator[Text]:
     """Yield a character per element of one sample's errors over the allowed ones, around ``row``.
 
     The heads stand side by side; where that is too wide each head has one character, its worst.
+    Rows far from ``row`` share a line above and a line below, each column with its worst.
     """
     one = units[sample]
     groups, across = one.shape[1:]
@@ -104,15 +106,18 @@ def errors(units: Array, sample: int, row: int, width: int) -> Iterator[Text]:
     yield Text(f"error of the output, sample {sample}, {heads}: {what}", "bold")
     yield Text(f"  {ERROR_LEGEND}", "dim")
     most = (width - LEFT) // (across + 1)
-    for query in range(*window(row, len(one), ROWS)):
-        line = Text(f"  row {query:<3} ", "dim")
-        for head in one[query, :most]:
+    first, last = window(row, len(one), ROWS)
+    bounds = sorted({0, *range(first, last + 1), len(one)})
+    for start, stop in pairwise(bounds):
+        name = f"row {start}" if stop == start + 1 else f"{start}-{stop - 1}"
+        line = Text(f"  {name:<7} ", "dim")
+        for head in one[start:stop, :most].max(axis=0):
             line.append("|", "dim")
-            for value in head[: width - LEFT - 2]:
+            for value in head:
                 line.append(*_mark(float(value)))
         yield line.append("|", "dim")
-    if len(one) > ROWS:
-        yield Text(f"  shown: {ROWS} of {len(one)} rows", "dim")
+    if len(bounds) <= len(one):
+        yield Text("  a line of several rows: the worst of each column", "dim")
 
 
 def _mark(units: float) -> tuple[str, str]:

@@ -14,6 +14,7 @@ Pairs = list[tuple[str, Text]]
 MARGIN = 1
 NAMES = 14  # the column of names, as widths as the longest of them
 GAP = 2
+BETWEEN = " · "
 MIN_WIDTH = 20  # columns: in a narrower window lines break anyway
 
 
@@ -42,12 +43,12 @@ class ReportText:
         """Add a command as one line, however long."""
         self.lines.append(Text.assemble(self._name(name), (command, "cyan")))
 
-    def flow(self, items: Iterable[Text], between: str = " · ") -> Text:
+    def flow(self, items: Iterable[Text]) -> Text:
         """Join items into lines; no item is broken unless it is longer than a line."""
         lines: list[Text] = []
         for item in items:
-            if lines and len(lines[-1]) + len(between) + len(item) <= self._width:
-                lines[-1] = Text.assemble(lines[-1], (between, "dim"), item)
+            if lines and len(lines[-1]) + len(BETWEEN) + len(item) <= self._width:
+                lines[-1] = Text.assemble(lines[-1], (BETWEEN, "dim"), item)
             else:
                 lines.append(item)
         return Text("\n").join(lines)

@@ -42,6 +42,7 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
             "passed": verdict.passed,
             "failed": verdict.failed,
             "inconclusive": verdict.inconclusive,
+            "reasons": dict(verdict.reasons),
             "stopped_early": verdict.stopped_early,
         },
         "features": [_feature(row) for row in verdict.features],

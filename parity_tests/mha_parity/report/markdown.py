@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LINES = 12  # of what a check says
 WIDTH = 78  # characters of a picture
 SPECIAL = re.compile(r"([\\`*_\[\]<|~&])")
+ENCLOSED = re.compile(r"`([^`]+)`")
 
 
 def document(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> str:
@@ -79,6 +80,7 @@ def _picture(picture: WeightsPicture) -> Iterator[str]:
 
 def _judged(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "judged", escaped(wording.judged_counts(verdict))
+    yield "inconclusive", escaped(wording.inconclusive_reasons(verdict))
     if verdict.accuracy:
         yield "accuracy", escaped(accuracy_table.accuracy_sentence(verdict))
     if wording.untested(verdict):
@@ -125,8 +127,11 @@ def _block(text: str) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Return text that Markdown shows as it is, in one line."""
-    return SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    """Return text that Markdown shows as it is, in one line; what backticks enclose, as code."""
+    parts = ENCLOSED.split(" ".join(text.split()))
+    parts[::2] = (SPECIAL.sub(r"\\\1", part) for part in parts[::2])
+    parts[1::2] = map(code, parts[1::2])
+    return "".join(parts)
 
 
 def code(text: str) -> str:

@@ -145,6 +145,8 @@ def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
         checks = [_check(row) for row in verdict.checks]
         _say_unit(checks)
         pairs.append(("checks", page.flow(checks)))
+    if reasons := wording.inconclusive_reasons(verdict):
+        pairs.append(("inconclusive", Text(reasons)))
     untested = wording.untested(verdict)
     if untested:
         pairs.append(("untested", page.flow(_value(row) for row in untested)))
@@ -152,8 +154,8 @@ def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
             pairs.append(("", Text(wording.untested_sentence(verdict), style="yellow")))
     for status, names in wording.unpassed_parameters(verdict):
         pairs.append((status, page.flow(Text(each) for each in names)))
-    reasons = wording.not_offered(verdict, whole_reasons=verbose)
-    missing = [Text(each, style="dim") for each in reasons]
+    without = wording.not_offered(verdict, whole_reasons=verbose)
+    missing = [Text(each, style="dim") for each in without]
     if len(missing) > SHOWN_NAMES + 1 and not verbose:
         more = Text(f"{len(missing) - SHOWN_NAMES} more with -v", style="dim")
         missing = [*missing[:SHOWN_NAMES], more]

@@ -206,6 +206,14 @@ def judged_counts(verdict: Verdict) -> str:
     return " · ".join(parts)
 
 
+def inconclusive_reasons(verdict: Verdict) -> str:
+    """Return why cases are inconclusive, by how many; "" where the sentence says all of it."""
+    by_count = sorted(verdict.reasons.items(), key=lambda each: -each[1])
+    if all(reason in verdict.sentence for reason, _ in by_count):
+        return ""
+    return " · ".join(f"{reason} ({counted_cases(count)})" for reason, count in by_count)
+
+
 def sensitivity(verdict: Verdict) -> str:
     """Return how many cases each gross mistake would fail; "" where it was not measured."""
     if not verdict.power:

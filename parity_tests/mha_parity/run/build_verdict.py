@@ -56,13 +56,17 @@ def build_verdict(
     rows = summary.feature_rows(case_results, offer, candidate.offer, reasons)
     listed = getattr(candidate, "parameters", ())
     parameters = summary.parameters_with_status(listed, case_results, options)
-    limits = not_served_remarks(candidate, options, offer, case_results)
-    overflows = [each.detail for each in run_check_results if is_remark(each)]
+    notes = (
+        *by_answers.recorded_answers_remark(),
+        *torch_changes.path_change_notes(target, [result.case for result in case_results]),
+        *not_served_remarks(candidate, options, offer, case_results),
+        *(each.detail for each in run_check_results if is_remark(each)),
+        *summary.verdict_notes(case_results, parameters),
+    )
     over_run = [each for each in run_check_results if not is_remark(each)]
     check_results = [each for result in case_results for each in result.check_results]
     check_results += run_check_results
     failing = [result for result in case_results if result.fails]
-    inconclusive = sum(result.inconclusive for result in case_results)
     run_fails = any(each.severity.fails for each in over_run)
     most = options.max_times_torch
     asked, settings = narrowed_candidate(candidate, offer, options), settings_of(options)
@@ -76,7 +80,7 @@ def build_verdict(
         stopped_early=options.fail_fast and shows_failure(case_results),
         passed=sum(not (result.fails or result.inconclusive) for result in case_results),
         failed=len(failing),
-        inconclusive=inconclusive,
+        inconclusive=sum(result.inconclusive for result in case_results),
         reasons=summary.reasons(case_results),
         features=rows,
         parameters=parameters,
@@ -90,11 +94,7 @@ def build_verdict(
         worst=summary.worst(check_results),
         power=summary.exposing_cases(case_results),
         weighed=summary.measured_cases(case_results),
-        notes=(
-            *by_answers.recorded_answers_remark(),
-            *torch_changes.path_change_notes(target, [r.case for r in case_results]),
-            *limits, *overflows, *summary.verdict_notes(case_results, parameters),
-        ),
+        notes=notes,
         dtype_finding=answer_dtype.finding(failing),
         pictures=_pictures(asked, failures, check_results, settings) if options.draw else (),
         case_errors=accuracy_rows.case_errors(case_results) if options.draw else (),

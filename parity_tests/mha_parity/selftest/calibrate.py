@@ -23,7 +23,7 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.features import AXES
-from mha_parity.judging.output import DEFAULT_SETTINGS, JudgeSettings, K
+from mha_parity.judging.output import DEFAULT_SETTINGS, K
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.selftest.calibrate_case import (
     FAMILIES,
@@ -45,9 +45,6 @@ CASES = 5000
 FITTED = 0.25  # the share of cases that k is fitted on: one answer tells more there
 CHUNK = 50
 FAILING = ("wrong", "structure")
-# The share of right answers that may be called less accurate (they pass): in a run of 500 cases
-# with output and weights, one in four runs has one.
-RARE = 2.5e-4
 GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
@@ -80,11 +77,6 @@ class Calibration:
     largest_k_needed: float
     beyond: dict[str, float]
     rows: tuple[CalibrationRow, ...]
-
-    @property
-    def smallest_k(self) -> float:
-        """The first k of the grid beyond which right answers are ``RARE``."""
-        return next((k for k in GRID if self.beyond[f"{k:g}"] <= RARE), float("inf"))
 
 
 def calibrate(
@@ -151,16 +143,16 @@ def fit_k(cases: Sequence[Case]) -> list[float]:
     return [k for case in cases for _, k in needed_k(case, random.Random(case.seed))]
 
 
-def count_case_verdicts(
-    cases: Sequence[Case], settings: JudgeSettings = DEFAULT_SETTINGS
-) -> Counts:
+def count_case_verdicts(cases: Sequence[Case]) -> Counts:
     """Count the verdicts on right and wrong answers to these cases."""
     counts: Counts = Counter()
     for case in cases:
         problem = make_problem(case)
         reference = reference_answer(problem)
-        counts += count_verdicts(problem, reference, random.Random(case.seed), settings)
-        counts += count_gradient_verdicts(problem, reference, random.Random(case.seed), settings)
+        counts += count_verdicts(problem, reference, random.Random(case.seed), DEFAULT_SETTINGS)
+        counts += count_gradient_verdicts(
+            problem, reference, random.Random(case.seed), DEFAULT_SETTINGS
+        )
     return counts
 
 

@@ -209,19 +209,17 @@ def bug_shows(judged: JudgedArray, answer: Array, right: Array, *, exact_arithme
     return bool((~(difference <= np.maximum(judged.rounding, least))).any())
 
 
-def upper_limit(events: int, case_results: int, confidence: float = 0.99) -> float:
+def upper_limit(events: int, case_results: int) -> float:
     """Return the exact (Clopper-Pearson) one-sided upper limit of a rate.
 
-    The rate at which so few events, or fewer, have the probability 1 - ``confidence``.
+    The rate at which so few events, or fewer, have the probability 1 %.
     """
     if events >= case_results:
         return 1.0
     low, high = events / case_results, 1.0
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (
-            (low, middle) if _cdf(events, case_results, middle) < 1 - confidence else (middle, high)
-        )
+        low, high = (low, middle) if _cdf(events, case_results, middle) < 0.01 else (middle, high)
     return high
 
 

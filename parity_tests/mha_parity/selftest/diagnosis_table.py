@@ -24,7 +24,6 @@ GROUPS = (
     "formula", "approximation", "mask", "precision", "size", "state", "gradient", "weights",
     "crash",
 )  # fmt: skip
-VERDICTS = ("named", "described", "vague", "misleading", "not red")
 FOUND = ("named", "described")
 HALVES = {
     "held out": "Held out: judged once, and read only then",
@@ -76,9 +75,9 @@ class SettledDiagnosis:
     batch: int = 0
 
 
-def read_settled(path: Path = SETTLED) -> list[SettledDiagnosis]:
+def read_settled() -> list[SettledDiagnosis]:
     """Return the lines of the data file."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = SETTLED.read_text(encoding="utf-8").splitlines()
     return [SettledDiagnosis(**json.loads(line)) for line in lines]
 
 

@@ -14,7 +14,7 @@ from mha_parity.catalogue.layer_base import bound_layer, with_right_fallback
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks.call_effects import FURTHER, MonitoredCandidate
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
-from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.judging.output import JudgeSettings, judge_answer
@@ -42,12 +42,6 @@ def monitored(bug: Bug) -> Callable[[Problem], Answer]:
     if bug.layer is None:
         return bug.function()
     return with_right_fallback(MonitoredCandidate(bound_layer(bug.layer()), forbid=bug.forbid))
-
-
-def monitored_candidate(bug: Bug) -> FunctionCandidate:
-    """Return a wrong attention as a candidate for a run, a layer with its calls monitored."""
-    plain = bug.candidate()
-    return FunctionCandidate(plain.name, monitored(bug), plain.offer, extras=plain.extras)
 
 
 @cache

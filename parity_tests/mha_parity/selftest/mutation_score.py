@@ -57,20 +57,6 @@ class ChangeResult:
     seconds: float = 0.0
 
 
-def outdated(root: Path, path: Path = EQUIVALENTS) -> list[str]:
-    """Return the lines of changes that have no reason, or that the code under ``root`` lacks."""
-    changes = [Mutation(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
-    return [
-        each.line
-        for each in changes
-        if not each.why or _spaced(each.line) not in _spaced((root / each.path).read_text("utf-8"))
-    ]
-
-
-def _spaced(text: str) -> str:
-    return " ".join(text.split())
-
-
 def read_equivalents(path: Path = EQUIVALENTS) -> dict[tuple[str, str, str], str]:
     """Return the changes that no test can see, each with its reason."""
     read = (Mutation(**json.loads(line)) for line in path.read_text("utf-8").splitlines())

@@ -10,6 +10,8 @@ from typing import TypeAlias
 from mha_parity.targets.notebook import cell_python, code_cells
 
 ATTENTION = re.compile(r"attention|attn|mha|sdpa|head", re.IGNORECASE)
+WHOLE = re.compile(r"attention|attn|mha|sdpa|multi_?head", re.IGNORECASE)  # not one head of it
+WIDER = re.compile(r"block|layer|model|encoder|decoder|former|network|gpt|bert", re.IGNORECASE)
 HELPER = re.compile(r"mask|config|args|out(put)?$|batch$", re.IGNORECASE)
 TEST = re.compile(r"test_|Test[A-Z]")
 KINDS = (ast.FunctionDef, ast.ClassDef)
@@ -52,9 +54,17 @@ def _is_helper(definition: Definition) -> bool:
 
 
 def likeliest(names: list[str]) -> str:
-    """Return the last name that speaks of attention and is no helper's: helpers come first."""
-    own = [name for name in names if not HELPER.search(name)] or names
-    return next((name for name in reversed(own) if ATTENTION.search(name)), own[-1])
+    """Return the name that is most like an attention's, the last of equal ones: helpers come first.
+
+    Names of attention come before those of a head, and before those of what has one, a block or a
+    model; masks, settings and outputs come last.
+    """
+    return max(reversed(names), key=_likeness)
+
+
+def _likeness(name: str) -> tuple[bool, int]:
+    said = 2 * bool(WHOLE.search(name)) + bool(ATTENTION.search(name)) - bool(WIDER.search(name))
+    return not HELPER.search(name), said
 
 
 def with_only_name(target: str) -> str:

@@ -222,6 +222,7 @@ def test_times_are_those_of_single_calls(contested: dict[str, TaskTimes]) -> Non
     """A call on seven rows takes between a microsecond and a tenth of a second."""
     ours, theirs = contested["right"].entries
 
+    assert 12 == len(ours.times + theirs.times)
     assert all(1e-6 < each < 0.1 for each in ours.times + theirs.times)
     assert ours.memory is None or 0 < ours.memory < 64 << 20
 

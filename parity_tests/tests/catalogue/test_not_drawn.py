@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
@@ -14,7 +16,7 @@ from mha_parity.core.options import Options
 from mha_parity.judging.output import judge_answer
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.run.check import check
-from mha_parity.selftest.mutant import monitored_candidate
+from mha_parity.selftest.mutant import monitored
 
 CASE = Case(
     seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=4, inputs="distinct",
@@ -50,7 +52,8 @@ def test_a_raw_product_past_half_s_range_is_left_to_the_fixed_problem() -> None:
 
 def test_integers_cut_the_output_down() -> None:
     """The entry's layer is right in every case, and a note says what it does to integers."""
-    verdict = check(monitored_candidate(catalogue()["int-truncation"]), Options(cases=12))
+    bug = catalogue()["int-truncation"]
+    verdict = check(replace(bug.candidate(), function=monitored(bug)), Options(cases=12))
     assert not verdict.failed
     assert rejected_inputs.INTEGER_REMARK in verdict.notes
 

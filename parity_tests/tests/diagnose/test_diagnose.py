@@ -30,7 +30,7 @@ from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.run.case_run import run_cases
 from mha_parity.run.check import check
 from mha_parity.run.narrowing import NarrowedCandidate, restricted_offer
-from mha_parity.selftest.mutant import monitored_candidate
+from mha_parity.selftest.mutant import monitored
 from mha_parity.targets.bind import bind
 from subject_checks import SUBJECTS, check_subject
 
@@ -237,7 +237,8 @@ def checked(file: str, name: str) -> tuple[Diagnosis, ...]:
 )
 def test_wrong_gradients_are_named(name: str) -> None:
     """Behind a right output a wrong backward pass is named by the gradients that it gives."""
-    candidate = monitored_candidate(catalogue()[name])
+    bug = catalogue()[name]
+    candidate = replace(bug.candidate(), function=monitored(bug))
     (found,) = check(
         candidate, Options(cases=GRADIENT_CASES, seed=SEED, grad=True, shrink=False)
     ).diagnosis

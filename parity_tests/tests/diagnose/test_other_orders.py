@@ -30,7 +30,7 @@ def test_the_order_is_measured(name: str, said: str) -> None:
 def test_what_is_right_in_no_order_is_not_said_to_be() -> None:
     """Another scale beside the order is no order alone."""
     verdict = check_subject("other_orders.py:scaled_and_reversed", cases=40, diagnose=True)
-    assert verdict.failures
+    assert verdict.diagnosis
     assert all(each.remedy != SAME_ORDER for each in verdict.diagnosis)
 
 

@@ -15,11 +15,14 @@ from mha_parity.core.features import make_offer
 from mha_parity.core.problem import Problem
 from mha_parity.judging import power
 from mha_parity.judging.output import judge_answer
-from mha_parity.judging.power import GROSS_ERRORS, exposed_errors
+from mha_parity.judging.power import exposed_errors
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.reference import Reference, reference_answer
 
-WHOLE = frozenset(GROSS_ERRORS)
+WHOLE = {
+    "zeros", "mean of V", "uniform weights", "keys reversed", "Q and K exchanged", "no scale",
+    "scale 1/sqrt(d_model)", "softmax over queries",
+}  # fmt: skip
 
 # Case -> the gross errors to which it must be blind; all others it exposes.
 BLIND = {
@@ -91,7 +94,7 @@ def test_power_is_what_the_judge_does(gross: str, bug: str) -> None:
             for each in judge_answer(problem, reference, catalogue.catalogue()[bug].attend(problem))
         )
         agreed.append(fails == (gross in exposed))
-    assert all(agreed)
+    assert 40 * [True] == agreed
 
 
 def test_the_tolerance_decides(monkeypatch: pytest.MonkeyPatch) -> None:

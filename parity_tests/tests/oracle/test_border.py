@@ -185,6 +185,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
 
 def test_public_names_are_true() -> None:
     """Everything in `__all__` can be had."""
+    assert mha_torch.__all__
     assert all(getattr(mha_torch, name) is not None for name in mha_torch.__all__)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from markdown_it import MarkdownIt
 
 from mha_parity.__main__ import main
 from mha_parity.core.case import parse
@@ -208,6 +209,16 @@ def test_markdown_shows_text_as_it_is() -> None:
     assert "| seen in | [a/b#1](https://github.com/a/b/issues/1), a book |" in text
     assert "| bias | ✗ no in\\_proj bias 2 of 2, ✓ in\\_proj bias 1 |" in text
     assert text.count("<details>") == text.count("</details>") == 1
+
+
+def test_backticks_in_a_sentence_enclose_code() -> None:
+    """Notes and refusals render what they enclose in backticks as code; a single one stays."""
+    notes = ("pass `mask` or `a_b|c`, not ` alone",)
+    verdict = dataclasses.replace(failed(), notes=notes)
+    text = markdown.document([verdict], [Refusal("x.py", "got `*x*`, write `y`.")])
+    page = MarkdownIt().enable("table").render(text)
+    assert "<td>pass <code>mask</code> or <code>a_b|c</code>, not ` alone</td>" in page
+    assert "<p>got <code>*x*</code>, write <code>y</code>.</p>" in page
 
 
 def test_a_fence_outgrows_the_text() -> None:

@@ -121,6 +121,7 @@ def test_the_worst_stands_first_and_the_rest_is_right(name: str) -> None:
     )
     assert pytest.approx(1) == first.max()
     assert 1 == np.count_nonzero(first > 0.5)
+    assert LAYOUTS[name][1] == 1 + len(others)
     assert all((other == 0).all() for other in others)
     beyond = np.argwhere(picture.error_units > 1).tolist()
     assert [[size - 1 for size in picture.error_units.shape]] == beyond

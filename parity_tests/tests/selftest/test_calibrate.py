@@ -21,7 +21,7 @@ from mha_parity.oracle.reference import reference_answer
 from mha_parity.selftest import calibrate, calibrate_case, calibrate_gradients
 from mha_parity.selftest.calibrate import (
     DATA,
-    RARE,
+    GRID,
     Calibration,
     CalibrationRow,
     calibration_markdown,
@@ -39,6 +39,9 @@ from mha_parity.selftest.calibrate_gradients import KINDS, count_gradient_verdic
 from mha_parity.selftest.origin import without_origin
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-float32-s81")
+# The share of right answers that may be called less accurate (they pass): in a run of 500 cases
+# with output and weights, one in four runs has one.
+RARE = 2.5e-4
 
 
 def of_case(seed: int, settings: JudgeSettings = DEFAULT_SETTINGS) -> Counts:
@@ -50,7 +53,7 @@ def of_case(seed: int, settings: JudgeSettings = DEFAULT_SETTINGS) -> Counts:
 def test_upper_limits_are_clopper_pearsons() -> None:
     """No event in n: 1 - 0.01^(1/n). One in two at 95 %: 0.9747 (tables). All of them: 1."""
     assert pytest.approx(1 - 0.01 ** (1 / 100_000)) == upper_limit(0, 100_000)
-    assert pytest.approx(0.9747, abs=1e-4) == upper_limit(1, 2, 0.95)
+    assert pytest.approx(0.99**0.5) == upper_limit(1, 2)
     assert 1.0 == upper_limit(5, 5)
 
 
@@ -131,8 +134,7 @@ def test_the_published_figures_are_of_the_rule_in_force() -> None:
     """The k in force is the one that was fitted, and the table is made from the figures."""
     found = published()
     assert K == found.k
-    assert K == found.smallest_k
-    assert found.beyond[f"{K:g}"] <= RARE
+    assert K == min(k for k in GRID if found.beyond[f"{k:g}"] <= RARE)
     shown = (DATA / "calibration.md").read_text("utf-8")
     assert calibration_markdown(found).rstrip() == without_origin(shown)
 

@@ -41,6 +41,7 @@ def test_what_holds_a_right_function_passes_with_its_gradients(name: str) -> Non
     assert 0 == verdict.failed, verdict
     assert verdict.passed > 20, verdict.sentence
     assert ("yes",) == bind(loaded(name)).offer["gradients"][1:]
+    assert verdict.parameters
     assert all(each.status is not Status.NOT_TRIED for each in verdict.parameters), verdict.sentence
 
 

@@ -21,12 +21,18 @@ from subject_checks import SUBJECTS
         (["build_causal_attention_mask", "CLIPAttention"], "CLIPAttention"),
         (["Head", "MultiHeadAttention", "FeedForward"], "MultiHeadAttention"),
         (["Attention", "AttentionConfig", "AttentionOutput"], "Attention"),
+        (["MultiHeadAttention", "FeedForward", "AttentionBlock", "GPT"], "MultiHeadAttention"),
+        (["CausalSelfAttention", "Block", "GPT2LMHeadModel"], "CausalSelfAttention"),
+        (["MultiHead", "OneHead", "TransformerDecoder"], "MultiHead"),
+        (["SelfAttention", "CrossAttention", "BertForMultiHeadAttention"], "CrossAttention"),
+        (["AttentionLayer", "Embedding"], "AttentionLayer"),
+        (["Mine", "Encoder"], "Mine"),
         (["ceil_div", "forward"], "forward"),
         (["attention_mask"], "attention_mask"),
     ],
 )
 def test_the_likeliest_is_no_helper(names: list[str], likely: str) -> None:
-    """Helpers come before what uses them; masks, settings and outputs are none."""
+    """Helpers come before what uses them; masks, outputs, blocks and models are none."""
     assert likely == unnamed.likeliest(names)
 
 

@@ -120,7 +120,7 @@ def test_the_end_of_a_further_call_is_not_the_case_s(name: str, severity: str, s
 def test_a_further_call_that_ends_is_no_failure() -> None:
     """Of a case that asks no such lengths nothing is said, though the target would die of them."""
     later = [case.replace(seed=EXTRA.first + number) for number, case in enumerate((FOUR, SIX), 1)]
-    assert not any(each.fails for each in tried("AtTenRows.segfaults", *later))
+    assert 2 * [False] == [each.fails for each in tried("AtTenRows.segfaults", *later)]
 
 
 def test_a_verdict_names_the_further_call() -> None:
@@ -202,9 +202,8 @@ def test_a_target_that_never_answers_could_not_be_called(name: str) -> None:
 def test_right_ones_pass_with_all_they_may_do() -> None:
     """A candidate may print a little, and the same cases pass without any misdeed."""
     for name in ("plain", "talks", "uses_a_thread"):
-        assert not any(
-            case_result.fails for case_result in tried(name, PLAIN, FOUR, SIX, file="behaving.py")
-        )
+        results = tried(name, PLAIN, FOUR, SIX, file="behaving.py")
+        assert 3 * [False] == [case_result.fails for case_result in results]
 
 
 def test_a_lost_process_is_replaced_with_the_same_target() -> None:

@@ -163,9 +163,8 @@ class Layers:
                     continue
                 many = by_name and heads > 1
                 if not projected:
-                    many = arrangement in OF_HEADS or (
-                        construction.has("heads") and arrangement == "rows"
-                    )
+                    by_rows = construction.has("heads") and arrangement == "rows"
+                    many = arrangement in OF_HEADS or by_rows
                 how = Interpretation(
                     roles, layout, arrangement, construction, slots, norms, around, many_heads=many,
                     full_width=kind == FULL_WIDTH, convolved=kept.convolves,
@@ -175,16 +174,19 @@ class Layers:
                 self.answered = False
                 yield how
                 answers |= self.answered
-                if not self.answered and (layout, arrangement) == ("batch_first", "rows"):
-                    yield from _of_one_length(how, construction)
-                single = layout == "unbatched" and arrangement == "rows"
-                if self.answered and (
-                    single or (layout == "batch_first" and arrangement in ADDED_TO)
-                ):
-                    yield replace(how, residual=True)
-                if many and not projected and arrangement == "rows":
-                    yield replace(how, many_heads=False)
+                yield from self._near(how, projected=projected)
             yield from _of_packed(kept, named, construction, heads)
+
+    def _near(self, how: Interpretation, *, projected: bool) -> Iterator[Interpretation]:
+        """Yield readings that differ in one point from the one that was tried last."""
+        layout, arrangement = how.layout, how.arrangement
+        if not self.answered and (layout, arrangement) == ("batch_first", "rows"):
+            yield from _of_one_length(how)
+        single = layout == "unbatched" and arrangement == "rows"
+        if self.answered and (single or (layout == "batch_first" and arrangement in ADDED_TO)):
+            yield replace(how, residual=True)
+        if how.many_heads and not projected and arrangement == "rows":
+            yield replace(how, many_heads=False)
 
     def _slots(self, kept: SortedLeaves, heads: int) -> tuple[str, list[tuple[weights.Slot, ...]]]:
         """Return how heads differ from torch's, "" where they do not, and the weights' slots."""
@@ -287,12 +289,13 @@ def _of_packed(
             yield Interpretation(each, layout, arrangement, construction, many_heads=many)
 
 
-def _of_one_length(how: Interpretation, construction: Construction) -> Iterator[Interpretation]:
+def _of_one_length(how: Interpretation) -> Iterator[Interpretation]:
     """Yield readings as a layer that takes the length alone that it is built for, or one more.
 
     Vision layers are built for a number of patches, and called with one more token.
     """
-    if construction.has("length"):
+    construction = how.construction
+    if construction is not None and construction.has("length"):
         for more in (0, 1):
             yield replace(how, construction=replace(construction, longer_by=more))
 
