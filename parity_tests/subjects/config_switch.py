@@ -43,6 +43,14 @@ class ConfiguredDropped(Configured):
         return padding_mask[:, None, None], False
 
 
+class ConfiguredRotary(Configured):
+    """Equal to torch's layer without the relative positions that its configuration switches."""
+
+    def forward(self, x, padding_mask=None):
+        """Return (N, L, E); the rows are reversed with such positions."""
+        return super().forward(x.flip(1) if self.cfg.rel_pos_emb else x, padding_mask)
+
+
 class ConfiguredUnread(Configured):
     """Wrong on purpose: what is read of the configuration has no effect."""
 
@@ -53,8 +61,8 @@ class ConfiguredUnread(Configured):
 
 
 class ConfiguredTurned(Configured):
-    """Equal to torch's layer with the value that any configuration gives for `abs_emb` alone."""
+    """Equal to torch's layer with the value that any configuration gives for `embedded` alone."""
 
     def forward(self, x, padding_mask=None):
-        """Return (N, L, E); the rows are reversed without absolute positions."""
-        return super().forward(x if self.cfg.abs_emb else x.flip(1), padding_mask)
+        """Return (N, L, E); the rows are reversed where they are not embedded."""
+        return super().forward(x if self.cfg.embedded else x.flip(1), padding_mask)

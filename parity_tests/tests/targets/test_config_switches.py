@@ -34,5 +34,12 @@ def test_a_switch_without_effect_leaves_the_run_open() -> None:
 def test_what_a_configuration_gave_is_said() -> None:
     """Names that the call alone reads too, and no switch that is passed with both its values."""
     (note,) = (each for each in judged("ConfiguredTurned").notes if "a configuration of" in each)
-    said = "built with a configuration of `d_model`, `abs_emb` = embed_dim; `n_heads` = num_heads."
+    said = "built with a configuration of `d_model`, `embedded` = embed_dim; `n_heads` = num_heads."
     assert said == note
+
+
+def test_switches_of_positions_are_off() -> None:
+    """`rel_pos_emb` is no width of an embedding, which would be a switch that is on."""
+    verdict = judged("ConfiguredRotary")
+    assert Outcome.PASS == verdict.outcome
+    assert any("`rel_pos_emb` = False" in each for each in verdict.notes)

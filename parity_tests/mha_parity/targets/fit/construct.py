@@ -34,6 +34,7 @@ _OF_PROJECTIONS = (
     "|projections?|lin|linears?|fc|dense|conv|attn|attention|self|mha|layers?|input|output|query"
     "|keys?|values?|queries|to|hidden|model|all|params?|encoder|decoder"
 )
+_POSITIONS = "abs(olute)?|rel(ative)?|rot(ary)?|rope|alibi|sin(usoidal)?"
 # The first pattern found in a name (lower case) says what the argument may mean, likeliest first.
 _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
@@ -45,7 +46,9 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"rel.*bias|pos.*bias|^add_bias", ()),
     (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores
-    (r"flash", ("off",)),
+    # Switches of positions, which torch's layer does not know, are no widths of embeddings.
+    ((rf"flash|^(use|with|has|is|add)_({_POSITIONS})(_|$)"
+      rf"|^({_POSITIONS})_?(pos\w*_?)?(emb|enc)"), ("off",)),
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
     (r"head.*(dim|width|chan|feat)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
