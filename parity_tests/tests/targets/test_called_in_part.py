@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
 from mha_parity.targets.fit.construct import meanings
-from subject_checks import checks_of, load_subject
+from subject_checks import check_subject, checks_of, load_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 judged = checks_of("called_in_part.py", cases=60, dtypes=("float64",))
 of_tensors = checks_of("own_tensors.py", cases=40)
@@ -81,6 +86,24 @@ def test_a_mask_that_is_documented_as_boolean_is_not_asked_with_floats() -> None
     assert {"bool", "lengths", "none"} == asked
 
 
-def test_tiles_keep_their_size() -> None:
+SLICED = """
+import torch
+class f(torch.nn.Module):
+    def __init__(self, embed_dim, num_heads, slice_size=3):
+        super().__init__()
+        self.num_heads, self.slice_size = num_heads, slice_size
+        self.qkv = torch.nn.Linear(embed_dim, 3 * embed_dim)
+    def forward(self, x):
+        q, k, v = (each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                   for each in self.qkv(x).chunk(3, -1))
+        attend = torch.nn.functional.scaled_dot_product_attention
+        several = [attend(rows, k, v) for rows in q.split(self.slice_size, 2)]
+        return torch.cat(several, 2).transpose(1, 2).flatten(2) * (self.slice_size == 3)
+"""
+
+
+def test_tiles_keep_their_size(write: Callable[[str], str]) -> None:
     """`block=8` is no length: a layer that is built for one tile of all keys never cuts any."""
     assert ((), ("length",)) == (meanings("block"), meanings("block_size"))
+    verdict = check_subject(write(SLICED), cases=40)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence

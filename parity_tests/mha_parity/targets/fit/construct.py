@@ -46,6 +46,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"rel.*bias|pos.*bias|^add_bias", ()),
     (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores
+    (r"slice|chunk|tile|bucket", ()),  # a size of parts of the computation, which stays as it is
     # Switches of positions, which torch's layer does not know, are no widths of embeddings.
     ((rf"flash|^(use|with|has|is|add)_({_POSITIONS})(_|$)"
       rf"|^({_POSITIONS})_?(pos\w*_?)?(emb|enc)"), ("off",)),
