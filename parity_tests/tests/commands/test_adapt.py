@@ -29,6 +29,7 @@ RECOGNISED = {
     "layers_in_the_wild.py:ListOfHeads": "for head in range(call.num_heads):",
     "given_weights.py:OneKernel": "kernel=np.zeros((call.embed_dim, 3 * call.embed_dim))",
     "given_weights.py:rows_of_heads": "call.query.reshape(*call.query.shape[:2], call.num_",
+    "config_switch.py:ConfiguredTurned": "embedded=call.embed_dim",  # of the call alone
     "mask_meanings.py:Keeps": '~call.hidden("N H L S")',
     "mask_meanings.py:TorchNames": "call.value, call.attn_mask, call.key_padding_mask)",
     "mask_meanings.py:lengths_of_keys": 'call.lengths("N")',

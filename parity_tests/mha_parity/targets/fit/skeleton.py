@@ -89,10 +89,21 @@ class Skeleton:
             given.append(f"{construction.config}=config")
         if construction.inner is not None:
             given.append(_inner(construction.inner))
-        given += [f"{name}={value}" for name, value in self._masks("constructor").items()]
+        switches = {each.name for each in self._fitted.configured}
+        for name, value in self._masks("constructor").items():
+            if name in switches:  # of the configuration
+                yield f"    config.{name} = {value}"
+            else:
+                given.append(f"{name}={value}")
         yield f"    layer = Target({', '.join(given)})"
         for path in plain_lists(self._layer):
             yield f"    layer.{path} = torch.nn.ModuleList(layer.{path})"
+        yield from self._filled()
+        for path in (*self._how.norms, *self._how.around):
+            yield f"    layer.set_submodule({json.dumps(path)}, torch.nn.Identity())"
+
+    def _filled(self) -> Iterator[str]:
+        """Yield the lines that put the weights into the layer."""
         if hasattr(self._layer, "load_state_dict"):
             yield "    layer = layer.to(call.query.dtype).eval()"
             yield "    state = layer.state_dict()"
@@ -105,8 +116,6 @@ class Skeleton:
             for slot in self._how.slots:
                 place = layer_arrays.path_expression(self._layer, slot.path, "layer")
                 yield f"    {place} = {self._write.whole(slot)}"
-        for path in (*self._how.norms, *self._how.around):
-            yield f"    layer.set_submodule({json.dumps(path)}, torch.nn.Identity())"
 
     def _configured(self, construction: Construction) -> Iterator[str]:
         """Yield the lines that make the configuration that the constructor asks for."""
@@ -115,6 +124,10 @@ class Skeleton:
         if isinstance(config, RecordingConfig):
             with target_errors(), offline():
                 self._fitted.construct(**{**rest, construction.config: config})
+            # What the call alone asks for; of a configuration within it is the constructor's.
+            if not any(isinstance(each, RecordingConfig) for each in config.asked.values()):
+                for name in construction.asked:
+                    getattr(config, name)
             yield "    from types import SimpleNamespace\n"
             yield f"    config = {_namespace(config)}"
             return
