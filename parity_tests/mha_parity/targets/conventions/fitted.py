@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import Answer, CandidateError, TargetError
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.features import AXES, make_offer
-from mha_parity.targets.conventions.base import NEARLY_KEYS, FeatureProbe
+from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.dropout_argument import (
     with_dropout_passed,
     with_layer_dropout,
@@ -21,53 +20,37 @@ from mha_parity.targets.conventions.grouped_heads import (
     groups_heads,
     look_at_one_head,
 )
-from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
+from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.optional_arguments import (
     left_out_in_self,
     single_sample,
     takes_scale,
     takes_single,
-    without_unread_pair,
 )
 from mha_parity.targets.conventions.returned_weights import weight_probes
+from mha_parity.targets.conventions.searched import SearchedCalls
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
-from mha_parity.targets.fit.bent_scores import bends_scores
-from mha_parity.targets.fit.candidates import Layers, function_interpretations
 from mha_parity.targets.fit.refine import (
     built_remarks,
-    with_channels_permuted,
-    with_keys,
-    with_lengths,
-    with_one_stack,
-    with_optional,
-    with_samples,
 )
 from mha_parity.targets.fit.refusals import (
-    may_be_another,
     refusal_without_counterpart,
     refuse_around_unapplied,
-    refuse_lengths,
     refuse_output_unapplied,
-    refuse_own_heads,
-    why_refused,
 )
 from mha_parity.targets.fit.search import (
-    MIN_CORRELATION,
     SMALL,
-    InterpretationResult,
-    Search,
     trial_problem,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.calls import Call
-    from mha_parity.targets.fit.interpretation import Interpretation
 
 
 # Why float16 is left out.
@@ -75,11 +58,9 @@ FULL_WIDTH_OVERFLOWS = "heads as wide as the input divide larger products, which
 RESIDUAL_OVERFLOWS = (
     "the input that is added to the output rounds it, and larger weights leave its range"
 )
-DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
-HALF = ("float16", "bfloat16")  # for what raises in both
 
 
-class Fitted(InterpretedCalls):
+class Fitted(SearchedCalls):
     """Layers and functions that are called as small problems showed."""
 
     name = "fitted"
@@ -97,7 +78,7 @@ class Fitted(InterpretedCalls):
 
         """
         self.hides_future = False
-        self.fit = self._found()
+        self.fit = self.search()
         self.how = self.fit.interpretation
         self.filled = self.how.roles.filled
         self.joins_heads = bool(self.how.slots) and not self.how.parts
@@ -107,9 +88,9 @@ class Fitted(InterpretedCalls):
         if self.how.norms and self.fit.exact:
             self._refuse_inner_norms()
         if self.how.around:
-            refuse_around_unapplied(self, self._dtype, causal=self.fit.causal)
+            refuse_around_unapplied(self, self.small_dtype, causal=self.fit.causal)
         if self.joins_heads and self.fit.exact:
-            refuse_output_unapplied(self._ask, self.name, self.how, self._dtype)
+            refuse_output_unapplied(self.ask, self.name, self.how, self.small_dtype)
         # An inexact one is judged as it is: what is added may depend on the size of the rest.
         if self.how.residual and self.fit.exact and self.how.parts & {"out", "v"}:
             self.above_residual = ABOVE_RESIDUAL
@@ -122,9 +103,9 @@ class Fitted(InterpretedCalls):
     def takes_dropout(self) -> bool:
         """Whether the constructor takes a probability of dropout, or asks its configuration."""
         made = self.how.construction
-        if made is None or self._layers is None or not made.has("dropout"):
+        if made is None or self.layers is None or not made.has("dropout"):
             return False
-        return self._layers.asks_for(made, "dropout")
+        return self.layers.asks_for(made, "dropout")
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls of one layer in train() and in eval() mode, or with dropout."""
@@ -134,16 +115,11 @@ class Fitted(InterpretedCalls):
 
     def _place(self) -> int | None:
         """Return where the output stands, by a problem in which no two sizes are equal."""
-        problem = trial_problem(self.how, "self", self._dtype)
+        problem = trial_problem(self.how, "self", self.small_dtype)
         with suppress(CandidateError):  # then shapes have to tell
             several = self.several(self.prepare(problem).make())
             return self.output_of(problem, several)[0] if len(several) > 1 else None
         return None
-
-    @property
-    def _dtype(self) -> str:
-        """The dtype of small problems."""
-        return self.trial_dtype or DTYPES[0]
 
     def _refuse_inner_norms(self) -> None:
         """Refuse norms between the projections, and keep which rows the others are applied to.
@@ -154,117 +130,10 @@ class Fitted(InterpretedCalls):
             A norm gets projected rows, or heads.
 
         """
-        problem = trial_problem(self.how, "self", self._dtype)
+        problem = trial_problem(self.how, "self", self.small_dtype)
         if inner := inner_norms(self, problem):
             raise TargetError(refusal_without_counterpart(self.name, inner))
         self.norm_remarks = tuple(norm_remarks(self, problem, causal=self.fit.causal))
-
-    def _found(self) -> InterpretationResult:
-        self._layers = Layers(self.subject, self.new) if isinstance(self.subject, type) else None
-        trials: list[InterpretationResult] = []
-        for dtype in self._searched_dtypes(trials):
-            candidates = self._layers or function_interpretations(self.subject)
-            search = Search(self._ask, dtype)
-            best = search.run(candidates) if dtype in self.library.dtypes else None
-            trials += search.trials
-            if best is None:
-                continue
-            best = with_samples(with_one_stack(best, search), search)
-            best = with_channels_permuted(best, self.subject, Search(self._ask, dtype))
-            if self._layers is not None and not best.exact:
-                self._layers.refuse_undecided(self.name)
-            taken = self._is_taken(best)
-            if not best.exact and (taken or may_be_another(best)):
-                refuse_lengths(self._ask, self.name, trials, DTYPES[0])
-                if self._layers is not None:
-                    refuse_own_heads(self._ask, self.name, trials, dtype, self._layers)
-            if taken:
-                self.trial_dtype = dtype
-                best = self._with_places(best, dtype)
-                self._look_for_keys(best, search.trials)
-                search = Search(self._ask, dtype)
-                read = without_unread_pair(best.interpretation, self._ask, dtype)
-                best = with_keys(replace(best, interpretation=read), self._named[1], search)
-                return with_optional(
-                    with_lengths(best, self._named[0], self._ask, dtype), self._named[1], search
-                )
-        refuse_lengths(self._ask, self.name, trials, DTYPES[0])
-        raise TargetError(why_refused(self.name, self._layers, trials, self.subject))
-
-    def _with_places(self, best: InterpretationResult, dtype: str) -> InterpretationResult:
-        """Return the fit with the places of the weights that a method of its own takes over.
-
-        They are those in which the weights themselves, set there, make it compute attention.
-        """
-        of_module = hasattr(self.subject, "named_parameters")
-        if self._layers is None or not (self.takes_torchs and of_module):
-            return best
-        self.uses_method = False
-        found = Search(self._ask, dtype).run(self._layers)
-        self.uses_method = True
-        self.converts = found is None or not found.exact
-        slots = best.interpretation.slots if found is None else found.interpretation.slots
-        how = best.interpretation if self.converts else replace(best.interpretation, slots=slots)
-        return replace(best, interpretation=how)
-
-    def _look_for_keys(
-        self, best: InterpretationResult, trials: Sequence[InterpretationResult]
-    ) -> None:
-        """Keep why an input that may be left out is not judged as the keys, if it nearly is them.
-
-        Attention over these alone is right; a mistake may hide where they are passed. Of values
-        with which calls raise, what they raise is kept.
-        """
-        how = best.interpretation
-        alike = [
-            each
-            for each in trials
-            if (each.interpretation.slots, each.interpretation.layout) == (how.slots, how.layout)
-        ]
-        by_rows = {rows: [each for each in alike if len(each.interpretation.roles.rows) == rows]
-                   for rows in (2, 3)}  # fmt: skip
-        if len(how.roles.rows) == 2 and by_rows[3] and by_rows[3][0].raised:
-            self.reasons["inputs", "distinct"] = by_rows[3][0].missed
-        correlation = max((each.correlation for each in by_rows[2]), default=0.0)
-        if best.exact and len(how.roles.rows) == 1 and correlation >= MIN_CORRELATION:
-            self.reasons["inputs", "cross"] = f"{NEARLY_KEYS} by {correlation:.2f}"
-
-    def _searched_dtypes(self, trials: list[InterpretationResult]) -> Iterator[str]:
-        """Yield the dtypes of small problems: narrow ones where every call in others raised."""
-        yield from DTYPES
-        if all(each.raised for each in trials):
-            yield from HALF
-
-    def _is_taken(self, trial: InterpretationResult) -> bool:
-        """Return whether a target is judged by its best interpretation.
-
-        It computes attention; or the names of its weights leave nothing open, or it has none and
-        comes near; and it has nothing without a counterpart, which may be neutral as it is built.
-        """
-        if self._layers is not None and self._layers.offenders:
-            return False
-        how = trial.interpretation
-        if trial.exact or how.around:
-            return trial.exact
-        if how.unnamed:
-            return may_be_another(trial) and self._bends_scores(how)
-        if how.may_be_one_query and self._layers is not None:
-            return not Search(self._ask, self._dtype).tried_with(how, "cross").raised
-        named = frozenset("qkv") <= how.parts and how.is_usual
-        return trial.correlation >= (-1.0 if named else MIN_CORRELATION)
-
-    def _bends_scores(self, how: Interpretation) -> bool:
-        """Return whether an interpretation is attention but for a function of its scores."""
-        inputs = ("self", "cross", "distinct")[len(how.roles.rows) - 1]
-        problem = trial_problem(how, inputs, self._dtype)
-        return bends_scores(lambda other: self._ask(how, other).output, problem)
-
-    def _ask(self, how: Interpretation, problem: Problem) -> Answer:
-        self.how = how
-        result = self.prepare(problem).make()
-        if self._layers is not None:
-            self._layers.answered = True
-        return self.answer(problem, result)
 
     def _offered(self) -> Offer:
         how = self.how
@@ -376,7 +245,7 @@ class Fitted(InterpretedCalls):
 
     def _hides_the_future(self) -> bool:
         try:
-            return hides_the_future(self, trial_problem(self.how, "self", self._dtype))
+            return hides_the_future(self, trial_problem(self.how, "self", self.small_dtype))
         except CandidateError:
             return False
 

@@ -1,0 +1,133 @@
+"""Layers that are built by an interpretation, and filled with the weights of a problem."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.targets import problem_arrays
+from mha_parity.targets.conventions.calls import Arguments, target_errors
+from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
+from mha_parity.targets.conventions.instance_calls import InstanceCalls
+from mha_parity.targets.fit import full_width, weights
+from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
+from mha_parity.targets.fit.construct import Construction, LayerSizes, meanings
+from mha_parity.targets.parameters import switches_of_config
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.fit.interpretation import Interpretation
+
+
+class InterpretedLayers(InstanceCalls):
+    """A layer built as an interpretation says, and filled with a problem's weights."""
+
+    how: Interpretation
+    # By how much the last weights are larger, where the input is added to the output.
+    above_residual = 1.0
+    # A method of its own that takes over torch's weights: whether it is used, and whether it is
+    # unknown where it puts them.
+    uses_method = True
+    converts = True
+    # The weights of the last call, as the target holds them.
+    weight_leaves: list[tuple[weights.Slot, Any]]
+
+    @property
+    def kv_heads_parameter(self) -> tuple[str, ...]:
+        """The constructor's parameter for the number of key heads, if it has one."""
+        named = (p.name for p in self._named[0])
+        return tuple(name for name in named if meanings(name)[:1] == ("kv_heads",))[:1]
+
+    @property
+    def says_batch_first(self) -> bool:
+        """Whether the constructor has torch's switch of the layout: each of its values is asked."""
+        return "batch_first" in {p.name for p in self._named[0]}
+
+    def new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
+        """Return a layer of these sizes."""
+        named = self._named[0]
+        layer = new_layer(self.subject, self.construct, named, construction, sizes, **more)
+        self._record({p.key: bool(more[p.name]) for p in self.configured if p.name in more})
+        return layer
+
+    def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
+        """Return a new layer that holds the problem's weights, or the one that has them."""
+        if (built := self.of_instance(arguments)) is not None:
+            return built
+        construction = self.how.construction or Construction()
+        # Of torch's layer it always gets biases, zero where a problem has none.
+        bias = problem.case.bias != "no" or not self.how.biased or self.takes_torchs
+        length = construction.length_for(problem.case.queries, problem.case.keys)
+        kv_heads = problem.case.kv_heads_count
+        width = self._sizes(problem)["e"]
+        sizes = LayerSizes(width, problem.num_heads, bias, dropout, length, kv_heads)
+        more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
+        if self.says_batch_first:
+            more["batch_first"] = problem.case.layout != "sequence_first"
+        layer = self.new(construction, sizes, **self.switches(problem), **more)
+        if self.library.name == "torch" and is_module(layer):
+            move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
+        self.load(layer, problem, arguments)
+        return layer
+
+    @property
+    def config_switches(self) -> tuple[Parameter, ...]:
+        """The causal switches that it reads of its configuration."""
+        made = self.how.construction
+        named = made is not None and made.config
+        return switches_of_config(self.subject, named) if named else ()
+
+    @property
+    def bias_values(self) -> tuple[str, ...]:
+        """What is offered on the axis of biases; all where it takes over torch's layer."""
+        return ("no", "yes") if self.takes_torchs else self.how.bias_values
+
+    @property
+    def takes_torchs(self) -> bool:
+        """Whether the layer takes over the weights of torch's by a method of its own."""
+        return torch_taker(self.subject) is not None
+
+    def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
+        """Set the layer's arrays to the problem's weights, and take out what has none."""
+        self.weight_leaves = []
+        if self.uses_method and (take := torch_taker(self.subject)):
+            take_torch(take, layer, problem, self.library)
+            if not self.converts:
+                self.weight_leaves = self._leaves_in(layer, problem.num_heads)
+            return
+        sizes = self._sizes(problem)
+        slots = {slot.path: slot for slot in weights.slots_by_head(self.how.slots, sizes)}
+        shapes = weights.shapes_of(layer)
+        for slot in (slots[path] for path in shapes if path in slots):
+            held = self._arrays(problem, bias=slot.bias)
+            array = weights.slot_array(slot, problem, held, sizes)
+            array = array.reshape(shapes[slot.path]).astype(problem.dtype)
+            handed = arguments.array(slot.path, array)
+            with target_errors():
+                leaf = weights.set_array_of_slot(layer, slot.path, handed)
+            self.weight_leaves.append((slot, leaf))
+        for path in (*self.how.norms, *self.how.around):
+            replace_by_identity(layer, path)
+
+    def slots_for(self, heads: int) -> list[weights.Slot]:
+        """Return where a layer of ``heads`` heads keeps its weights and biases."""
+        sizes = {"h": heads, "e": heads}  # the number of arrays does not depend on the width
+        return weights.slots_by_head(self.how.slots, sizes)
+
+    def _leaves_in(self, layer: Any, heads: int) -> list[tuple[weights.Slot, Any]]:
+        """Return the weights that a module has."""
+        held = self.named_parameters(layer)
+        return [(s, held[s.path]) for s in self.slots_for(heads) if s.path in held]
+
+    def _sizes(self, problem: Problem) -> dict[str, int]:
+        sizes_of = full_width.padded_sizes if self.how.full_width else weights.sizes_of
+        return sizes_of(problem)
+
+    def _arrays(self, problem: Problem, *, bias: bool) -> dict[str, Array]:
+        arrays_of = full_width.spread_arrays if self.how.full_width else problem_arrays.arrays_of
+        found = arrays_of(problem, bias=bias)
+        if self.how.residual:
+            part = "out" if "out" in self.how.parts else "v"
+            found[part] = found[part] * found[part].dtype.type(self.above_residual)
+        return found

@@ -1,0 +1,172 @@
+"""The search for how a target is meant: small problems asked of each interpretation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mha_parity.core.candidate import Answer, TargetError
+from mha_parity.targets.conventions.base import NEARLY_KEYS
+from mha_parity.targets.conventions.interpreted import InterpretedCalls
+from mha_parity.targets.conventions.optional_arguments import without_unread_pair
+from mha_parity.targets.fit.bent_scores import bends_scores
+from mha_parity.targets.fit.candidates import Layers, function_interpretations
+from mha_parity.targets.fit.refine import (
+    with_channels_permuted,
+    with_keys,
+    with_lengths,
+    with_one_stack,
+    with_optional,
+    with_samples,
+)
+from mha_parity.targets.fit.refusals import (
+    may_be_another,
+    refuse_lengths,
+    refuse_own_heads,
+    why_refused,
+)
+from mha_parity.targets.fit.search import (
+    MIN_CORRELATION,
+    InterpretationResult,
+    Search,
+    trial_problem,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.fit.interpretation import Interpretation
+
+DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
+HALF = ("float16", "bfloat16")  # for what raises in both
+
+
+class SearchedCalls(InterpretedCalls):
+    """Calls by the interpretation that small problems show.
+
+    ``layers`` are the ways to build a class, None of a function.
+    """
+
+    layers: Layers | None = None
+
+    @property
+    def small_dtype(self) -> str:
+        """The dtype of small problems."""
+        return self.trial_dtype or DTYPES[0]
+
+    def search(self) -> InterpretationResult:
+        """Return the interpretation that a target is judged by, and what it answered.
+
+        Raises
+        ------
+        TargetError
+            None computes attention, or comes near.
+
+        """
+        self.layers = Layers(self.subject, self.new) if isinstance(self.subject, type) else None
+        trials: list[InterpretationResult] = []
+        for dtype in self._searched_dtypes(trials):
+            candidates = self.layers or function_interpretations(self.subject)
+            search = Search(self.ask, dtype)
+            best = search.run(candidates) if dtype in self.library.dtypes else None
+            trials += search.trials
+            if best is None:
+                continue
+            best = with_samples(with_one_stack(best, search), search)
+            best = with_channels_permuted(best, self.subject, Search(self.ask, dtype))
+            if self.layers is not None and not best.exact:
+                self.layers.refuse_undecided(self.name)
+            taken = self._is_taken(best)
+            if not best.exact and (taken or may_be_another(best)):
+                refuse_lengths(self.ask, self.name, trials, DTYPES[0])
+                if self.layers is not None:
+                    refuse_own_heads(self.ask, self.name, trials, dtype, self.layers)
+            if taken:
+                self.trial_dtype = dtype
+                best = self._with_places(best, dtype)
+                self._look_for_keys(best, search.trials)
+                search = Search(self.ask, dtype)
+                read = without_unread_pair(best.interpretation, self.ask, dtype)
+                best = with_keys(replace(best, interpretation=read), self._named[1], search)
+                return with_optional(
+                    with_lengths(best, self._named[0], self.ask, dtype), self._named[1], search
+                )
+        refuse_lengths(self.ask, self.name, trials, DTYPES[0])
+        raise TargetError(why_refused(self.name, self.layers, trials, self.subject))
+
+    def _with_places(self, best: InterpretationResult, dtype: str) -> InterpretationResult:
+        """Return the fit with the places of the weights that a method of its own takes over.
+
+        They are those in which the weights themselves, set there, make it compute attention.
+        """
+        of_module = hasattr(self.subject, "named_parameters")
+        if self.layers is None or not (self.takes_torchs and of_module):
+            return best
+        self.uses_method = False
+        found = Search(self.ask, dtype).run(self.layers)
+        self.uses_method = True
+        self.converts = found is None or not found.exact
+        slots = best.interpretation.slots if found is None else found.interpretation.slots
+        how = best.interpretation if self.converts else replace(best.interpretation, slots=slots)
+        return replace(best, interpretation=how)
+
+    def _look_for_keys(
+        self, best: InterpretationResult, trials: Sequence[InterpretationResult]
+    ) -> None:
+        """Keep why an input that may be left out is not judged as the keys, if it nearly is them.
+
+        Attention over these alone is right; a mistake may hide where they are passed. Of values
+        with which calls raise, what they raise is kept.
+        """
+        how = best.interpretation
+        alike = [
+            each
+            for each in trials
+            if (each.interpretation.slots, each.interpretation.layout) == (how.slots, how.layout)
+        ]
+        by_rows = {rows: [each for each in alike if len(each.interpretation.roles.rows) == rows]
+                   for rows in (2, 3)}  # fmt: skip
+        if len(how.roles.rows) == 2 and by_rows[3] and by_rows[3][0].raised:
+            self.reasons["inputs", "distinct"] = by_rows[3][0].missed
+        correlation = max((each.correlation for each in by_rows[2]), default=0.0)
+        if best.exact and len(how.roles.rows) == 1 and correlation >= MIN_CORRELATION:
+            self.reasons["inputs", "cross"] = f"{NEARLY_KEYS} by {correlation:.2f}"
+
+    def _searched_dtypes(self, trials: list[InterpretationResult]) -> Iterator[str]:
+        """Yield the dtypes of small problems: narrow ones where every call in others raised."""
+        yield from DTYPES
+        if all(each.raised for each in trials):
+            yield from HALF
+
+    def _is_taken(self, trial: InterpretationResult) -> bool:
+        """Return whether a target is judged by its best interpretation.
+
+        It computes attention; or the names of its weights leave nothing open, or it has none and
+        comes near; and it has nothing without a counterpart, which may be neutral as it is built.
+        """
+        if self.layers is not None and self.layers.offenders:
+            return False
+        how = trial.interpretation
+        if trial.exact or how.around:
+            return trial.exact
+        if how.unnamed:
+            return may_be_another(trial) and self._bends_scores(how)
+        if how.may_be_one_query and self.layers is not None:
+            return not Search(self.ask, self.small_dtype).tried_with(how, "cross").raised
+        named = frozenset("qkv") <= how.parts and how.is_usual
+        return trial.correlation >= (-1.0 if named else MIN_CORRELATION)
+
+    def _bends_scores(self, how: Interpretation) -> bool:
+        """Return whether an interpretation is attention but for a function of its scores."""
+        inputs = ("self", "cross", "distinct")[len(how.roles.rows) - 1]
+        problem = trial_problem(how, inputs, self.small_dtype)
+        return bends_scores(lambda other: self.ask(how, other).output, problem)
+
+    def ask(self, how: Interpretation, problem: Problem) -> Answer:
+        """Return the answer to a problem that is asked by an interpretation."""
+        self.how = how
+        result = self.prepare(problem).make()
+        if self.layers is not None:
+            self.layers.answered = True
+        return self.answer(problem, result)
