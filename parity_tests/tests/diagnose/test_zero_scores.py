@@ -13,7 +13,12 @@ from subject_checks import load_subject
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("of_future", [f"with attn=causal: {ZERO}"]), ("of_all", [ZERO]), ("by_place", [])],
+    [
+        ("of_future", [f"with attn=causal: {ZERO}"]),
+        ("of_all", [ZERO]),
+        ("OfItself", [ZERO]),
+        ("by_place", []),
+    ],
 )
 def test_zeros_that_are_hidden_are_told_from_future_ones(name: str, said: list[str]) -> None:
     """The mask that it takes is named, none where none is; what hides by places is right."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.cases.rng import numpy_dtype
 from mha_parity.diagnose.experiments.rules import TILES, OffIndices, index_rule, index_runs
 
 if TYPE_CHECKING:
@@ -183,6 +184,9 @@ SUM_LEFT_OUT = (
 )
 
 
+ROUNDED = "is rounded to"
+
+
 def tile_offset_sentence(found: Curve) -> str:
     """Return by what the weights of a tile of keys are off against those of the others."""
     cut = tiles(found)
@@ -206,10 +210,22 @@ def tile_offset_sentence(found: Curve) -> str:
     factor = _proportional(offsets, sums, found.atol)
     if factor is not None and abs(factor + 1) < 1e-3:
         return f"{start}{SUM_LEFT_OUT}"
+    for dtype in ("float16", "bfloat16", "float32"):
+        for name, kept in (("the log-sum-exp", own + sums), ("the maximum", own)):
+            factor = _proportional(offsets, _rounding_error(kept, dtype), found.atol)
+            if factor is not None and abs(abs(factor) - 1) < 0.1:
+                return f"{start}{name} of each tile {ROUNDED} {dtype}"
+    most = math.expm1(min(float(np.nanmax(np.abs(offsets))), 50))
     return (
         f"{start}within a tile the weights are right, between tiles their ratio is off by up to "
-        f"{math.exp(min(float(np.nanmax(np.abs(offsets))), 50)):.3g} times"
+        + (f"{100 * most:.2g} %" if most < 0.5 else f"{1 + most:.3g} times")
     )
+
+
+def _rounding_error(array: Array, dtype: str) -> Array:
+    """Return what rounding to a dtype adds to the finite numbers of an array."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(array.astype(numpy_dtype(dtype)).astype(array.dtype) - array)
 
 
 def _rescaling(name: str, factor: float) -> str:

@@ -167,7 +167,8 @@ def _kinds(caller: Caller) -> list[str]:
 
 def _zeros(caller: Caller) -> Iterator[ValueEffect]:
     """Yield that scores of exactly 0 are taken for hidden ones, always or with some masks."""
-    problem = _shifted(caller, caller.base.dtype, 0.0, "all") or _orthogonal(caller)
+    shifted = _shifted(caller, caller.base.dtype, 0.0, "all")
+    problem = _orthogonal(caller) if shifted is None else _with_unlike_values(caller, shifted)
     if caller.ask_problems([problem])[0].wrong:
         if _hides_zeros(caller, problem):
             yield ValueEffect(ZERO, BY_PLACE)
@@ -266,6 +267,17 @@ def _from_one_array(problem: Problem, added: float, rows: str, small: Array) -> 
     biases = {n: np.zeros_like(b) for n in ("b_q", "b_k") if (b := getattr(problem, n)) is not None}
     value = x if problem.value is problem.query else problem.value
     return problem.replace(query=x, key=x, value=value, w_v=w_v, **weights, **biases)
+
+
+def _with_unlike_values(caller: Caller, problem: Problem) -> Problem:
+    """Return the same scores with another value for each key, where one array holds all three."""
+    if problem.value is not problem.query:
+        return problem
+    x = np.array(problem.query)
+    drawn = unmixed_problem(caller.case(**SIZES)).query
+    free = np.arange(x.shape[-1]) % problem.head_dim >= CHANNELS
+    x[..., free] = drawn[..., free]
+    return problem.replace(query=x, key=x, value=x)
 
 
 def _orthogonal(caller: Caller) -> Problem:

@@ -299,6 +299,8 @@ def _bent(
     if term is not None and term[1] == COUNTED:  # such keys may fill tiles of a half
         return WeightsFinding(*term)
     if story := transfer.tile_offset_sentence(found):
+        if transfer.ROUNDED in story:
+            return WeightsFinding(story, "keep what tiles are merged by in the dtype of the scores")
         merged = transfer.SUM_LEFT_OUT in story or "ratio is off" in story
         return WeightsFinding(story, MERGED if merged else RESCALED)
     return _of_score(found) if term is None else WeightsFinding(*term)
