@@ -193,17 +193,3 @@ class ContextOfEqualLengths(Optional):
         rows = (self.q_proj(x), self.k_proj(context), self.v_proj(context))
         split = (each.view(n, length, self.num_heads, -1).transpose(1, 2) for each in rows)
         return self.out_proj(attend(*split))
-
-
-class ThreeOfEqualLengths(Optional):
-    """Wrong on purpose: the same with three inputs, of which a mask says nothing."""
-
-    def forward(self, query, key, value, mask=None):
-        """Return (N, L, E)."""
-        n, length, _ = query.shape
-        rows = (self.q_proj(query), self.k_proj(key), self.v_proj(value))
-        q, k, v = (r.view(n, length, self.num_heads, -1).transpose(1, 2) for r in rows)
-        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-        if mask is not None:
-            scores = scores.masked_fill(mask == 0, float("-inf"))
-        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))

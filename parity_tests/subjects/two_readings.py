@@ -58,6 +58,16 @@ class PaddingUnlessAsManyQueries(Padding):
         return super().shaped(mask, length)
 
 
+class TwoAxesAlone(PaddingUnlessAsManyQueries):
+    """The same, and no mask has more axes, so that no call has both kinds: wrong where N = L."""
+
+    def shaped(self, mask: Tensor, length: int) -> Tensor:
+        """Return the mask with the axes of the scores."""
+        if mask.ndim != 2:
+            raise ValueError(f"mask has {mask.ndim} axes")
+        return super().shaped(mask, length)
+
+
 class EitherLayout(nn.Module):
     """Rows (L, N, E), or (N, L, E) with ``batch_first``; the first axis is the samples' within."""
 

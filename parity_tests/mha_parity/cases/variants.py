@@ -17,10 +17,12 @@ SAMPLES, HEADS = 2, 2
 EXACT = ("float64", "float32")
 
 
-def plain_variant(case: Case, offer: Offer, queries: int, keys: int, head_dim: int) -> Case | None:
+def plain_variant(
+    case: Case, offer: Offer, queries: int, keys: int, head_dim: int, *, square: bool = False
+) -> Case | None:
     """Return a plain case of the kind of ``case``; None where the candidate has too few digits.
 
-    Query, key and value are distinct where the candidate takes three.
+    Query, key and value are distinct where the candidate takes three; ``square``: of one length.
     """
     dtypes = [dtype for dtype in (case.dtype, *EXACT) if dtype in EXACT and dtype in offer["dtype"]]
     if not dtypes:
@@ -36,7 +38,7 @@ def plain_variant(case: Case, offer: Offer, queries: int, keys: int, head_dim: i
         regime="normal",
         inputs=inputs,
         batch=1 if case.layout == "unbatched" else SAMPLES,
-        queries=keys if inputs == "self" else queries,
+        queries=keys if square or inputs == "self" else queries,
         keys=keys,
         heads_count=heads,
         kv_heads_count=int(grouped),

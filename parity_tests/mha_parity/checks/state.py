@@ -18,7 +18,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.checks import altered_problems as altered
 from mha_parity.checks.call_sequence import AS_BUILT, CallSequence, Response, Step, differs
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError, takes_one_length
 from mha_parity.core.features import PLAIN
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from mha_parity.core.candidate import Answer
     from mha_parity.core.case import Case
-    from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
@@ -77,7 +76,7 @@ def check_statelessness(bound: Convention, problem: Problem, number: int) -> Ite
     is answers the problem itself, any other a small one of its kind.
     """
     if bound.own_weights is None:
-        small = small_problem(problem.case, bound.offer, number)
+        small = small_problem(problem.case, bound, number)
     else:
         small = problem if _is_plain(problem) else None
     if small is None:
@@ -113,16 +112,17 @@ def _raise_crash(sequence: CallSequence) -> None:
             raise CandidateError(error.severity, f"{error} on {sizes}", error.detail)
 
 
-def small_problem(case: Case, offer: Offer, number: int) -> Problem | None:
+def small_problem(case: Case, bound: Convention, number: int) -> Problem | None:
     """Return a small problem of the kind of a case, every second one with masks.
 
     Kinds of attn_mask and of key_padding_mask come in pairs, so that the first 12 have all of them.
     """
-    small = plain_variant(case, offer, *SIZES)
+    small = plain_variant(case, bound.offer, *SIZES, square=takes_one_length(bound))
     if small is None:
         return None
     kinds = [
-        [{axis: kind} for kind in offer[axis] if kind != "none"] for axis in ("attn", "padding")
+        [{axis: kind} for kind in bound.offer[axis] if kind != "none"]
+        for axis in ("attn", "padding")
     ]
     masks = [first | second for first, second in itertools.zip_longest(*kinds, fillvalue={})]
     if number % 2 and masks:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from mha_parity.core.features import UNLIKE_LENGTHS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -41,7 +43,7 @@ class Answer:
 
 REMARK = "remark: "  # how a finding begins that is said and fails nothing
 # How the sentences begin on cases that were not sent, and on calls that the harness could not make.
-NOT_ASKED = "not asked any more"
+NOT_ASKED = "not asked"
 NOT_CALLED = "could not be called"
 # The remedy where a target is called in no known way.
 ADAPTER = "judge an adapter that calls it, which `mha-parity adapt` begins"
@@ -105,6 +107,11 @@ class FunctionCandidate:
         """Call the function; anything but an ``Answer`` counts as the output alone."""
         result = self.function(problem)  # type: ignore[operator]  # any callable may be given
         return result if isinstance(result, Answer) else Answer(output=result)
+
+
+def takes_one_length(candidate: object) -> bool:
+    """Return whether a candidate takes keys of its own, and as many as queries alone."""
+    return UNLIKE_LENGTHS in getattr(candidate, "reasons", {})
 
 
 def ask(candidate: Candidate, problems: Sequence[Problem]) -> Iterator[Answer | CandidateError]:

@@ -122,6 +122,9 @@ PLAIN: Mapping[str, str] = MappingProxyType(
 # NaN, and rounding errors are as large as the number itself.
 EXTREME_VALUES = ("infinite_value", "largest_value")
 
+# Beside the features, in the reasons: why S is always L of what takes keys of its own.
+UNLIKE_LENGTHS = ("lengths", "unlike")
+
 Features = dict[str, str]  # axis -> value
 Offer = dict[str, tuple[str, ...]]  # axis -> values
 

@@ -129,7 +129,7 @@ class _Session:
     def names(self) -> tuple[Diagnosis, ...]:
         """Return the names that explain the failures."""
         plainest = [each.problem.case for each in self.seen if each.failing][: cases.ALIKE]
-        self.see_more(cases.similar_problems(plainest, self.candidate.offer))
+        self.see_more(cases.similar_problems(plainest, self.candidate))
         self.see_more(cases.varied_problems(self.candidate.offer))
         failing = [each for each in self.seen if each.failing]
         if not failing:

@@ -19,7 +19,7 @@ from mha_parity.diagnose.evidence import Observation, Prediction, observe
 from mha_parity.diagnose.experiments.calls import CallResult
 from mha_parity.diagnose.experiments.replaced import SKIPPED, common_variant, skipped_variants
 from mha_parity.diagnose.experiments.variants import without_masks
-from mha_parity.diagnose.read_weights import plain_case, read_weights
+from mha_parity.diagnose.read_weights import plain_case_for, read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -200,7 +200,7 @@ def nondeterminism(candidate: Candidate, seen: Observation) -> tuple[Diagnosis, 
 
 def _dropped(candidate: Candidate) -> float | None:
     """Return the rate of dropout if weights are zero in places and too large by one factor else."""
-    reading = read_weights(candidate, plain_case(candidate.offer))
+    reading = read_weights(candidate, plain_case_for(candidate))
     if reading is None or not reading.weights.size:
         return None
     with np.errstate(all="ignore"):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import takes_one_length
 from mha_parity.core.case import plain_distance
 from mha_parity.core.features import DTYPES, EXTREME_VALUES
 from mha_parity.diagnose.evidence import Observation
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mha_parity.catalogue import Attention
+    from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
@@ -69,16 +71,19 @@ def varied_problems(offer: Offer) -> list[Problem]:
     return [make_problem(case) for case in draw_cases(plain_offer(offer), VARIED, SEED)]
 
 
-def similar_problems(cases: Sequence[Case], offer: Offer) -> list[Problem]:
+def similar_problems(cases: Sequence[Case], candidate: Candidate) -> list[Problem]:
     """Return problems with the features of the given cases, values plain, distinct sizes."""
-    exact = plain_offer(offer)["dtype"][0]
+    exact = plain_offer(candidate.offer)["dtype"][0]
+    square = takes_one_length(candidate)
     return [
-        make_problem(_relative(case, seed, exact)) for case in cases for seed in range(RELATIVES)
+        make_problem(_relative(case, seed, exact, square=square))
+        for case in cases
+        for seed in range(RELATIVES)
     ]
 
 
-def _relative(case: Case, seed: int, dtype: str) -> Case:
-    rows = 5 if case.inputs == "self" else 4 + 3 * (seed % 2)
+def _relative(case: Case, seed: int, dtype: str, *, square: bool) -> Case:
+    rows = 5 if square or case.inputs == "self" else 4 + 3 * (seed % 2)
     return case.replace(
         seed=SEED + seed, dtype=dtype, queries=rows, keys=5, regime="normal", memory="c",
         batch=1 if case.layout == "unbatched" else 3, gradients="no",

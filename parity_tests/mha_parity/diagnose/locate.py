@@ -16,7 +16,7 @@ from mha_parity.diagnose.read_weights import (
     WeightsReading,
     ask_output,
     fit_scale,
-    plain_case,
+    plain_case_for,
     read_weights,
 )
 
@@ -77,7 +77,7 @@ def _after_weights(candidate: Candidate, _: WeightsReading) -> str | None:
 def _returned(candidate: Candidate, _: WeightsReading) -> str | None:
     """Return the kind of returned weights that departs, though the output does not."""
     for kind in candidate.offer["weights"]:
-        problem = make_problem(plain_case(candidate.offer, weights=kind))
+        problem = make_problem(plain_case_for(candidate, weights=kind))
         expected = Attention(problem).answer().weights
         try:
             actual = None if expected is None else candidate(problem).weights
@@ -105,11 +105,11 @@ def _below_zero(reading: WeightsReading) -> bool:
 
 
 def _try(candidate: Candidate, changes: dict[str, object]) -> WeightsReading | None:
-    return read_weights(candidate, plain_case(candidate.offer, **changes))
+    return read_weights(candidate, plain_case_for(candidate, **changes))
 
 
 def _departs(candidate: Candidate, changes: dict[str, object]) -> bool:
-    problem = make_problem(plain_case(candidate.offer, **changes))
+    problem = make_problem(plain_case_for(candidate, **changes))
     found = ask_output(candidate, problem)
     if found is None:
         return False

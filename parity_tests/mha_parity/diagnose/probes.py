@@ -19,7 +19,7 @@ from mha_parity.diagnose.read_weights import (
     WeightsReading,
     ask_output,
     fit_scale,
-    plain_case,
+    plain_case_for,
     read_weights,
 )
 
@@ -44,7 +44,7 @@ def measure(
 
 
 def _findings(candidate: Candidate, running: Callable[[], bool], *, weights: bool) -> Iterator[str]:
-    reading = read_weights(candidate, plain_case(candidate.offer))
+    reading = read_weights(candidate, plain_case_for(candidate))
     if reading is None:
         yield "the candidate does not answer the plainest problem that it offers"
         return
@@ -148,7 +148,7 @@ def keys_without_weight(reading: WeightsReading) -> Iterator[str]:
 
 def channel_mixing(candidate: Candidate) -> Iterator[str]:
     """Say which output channels a channel of v reaches, where that is not its own."""
-    problem = make_problem(plain_case(candidate.offer))
+    problem = make_problem(plain_case_for(candidate))
     shared = problem.case.projection == "shared" or problem.num_kv_heads != problem.num_heads
     if shared or problem.w_out is not None:
         return
@@ -182,7 +182,7 @@ def _negated(problem: Problem, channel: int) -> Problem:
 
 def sample_influence(candidate: Candidate) -> Iterator[str]:
     """Say whether one sample reaches the answer to another."""
-    problem = make_problem(plain_case(candidate.offer))
+    problem = make_problem(plain_case_for(candidate))
     if problem.case.batch < 2:
         return
     moved = _moved(candidate, problem, np.arange(problem.case.batch) == 0, axis=0)
@@ -192,7 +192,7 @@ def sample_influence(candidate: Candidate) -> Iterator[str]:
 
 def row_influence(candidate: Candidate) -> Iterator[str]:
     """Say whether one query row reaches the answer to another."""
-    problem = make_problem(plain_case(candidate.offer))
+    problem = make_problem(plain_case_for(candidate))
     if problem.query is problem.key:
         return
     moved = _moved(candidate, problem, np.arange(problem.case.queries) == 1, axis=1)

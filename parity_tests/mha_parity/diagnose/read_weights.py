@@ -13,7 +13,7 @@ from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.catalogue import Attention
 from mha_parity.core import head_projections
 from mha_parity.core.arrays import split_heads
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError, takes_one_length
 from mha_parity.core.case import Case
 from mha_parity.core.compare import as_float64
 from mha_parity.core.head_projections import PROJECTIONS
@@ -76,6 +76,12 @@ def plain_case(offer: Offer, **changes: object) -> Case:
     if offer["kv_heads"] == ("fewer",):
         sizes |= {"heads_count": 4, "kv_heads_count": 2}
     return Case(seed=SEED, **{**sizes, **fixed, **changes})  # type: ignore[arg-type]  # fields vary
+
+
+def plain_case_for(candidate: Candidate, **changes: object) -> Case:
+    """Return the small case of what a candidate offers, of as many keys as queries if need be."""
+    case = plain_case(candidate.offer, **changes)
+    return case.replace(queries=case.keys) if takes_one_length(candidate) else case
 
 
 def read_sample_weights(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import drawn_cases, reachable
 from mha_parity.cases.sizes import FULL_LIMIT, judging_microseconds
-from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
+from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask, takes_one_length
 from mha_parity.core.features import has_one_kv_head
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
     fitting: Iterable[Case] = drawn if own is None else map(own.case, drawn)
     if has_one_kv_head(candidate.offer):
         fitting = (case.replace(kv_heads_count=1) for case in fitting)
+    if takes_one_length(candidate):
+        fitting = (each if each.queries == each.keys else _squared(each) for each in fitting)
     plan = getattr(candidate, "masks", None)
     yield from fitting if plan is None else _askable(fitting, plan)
 
@@ -168,11 +170,13 @@ def _askable(cases: Iterable[Case], plan: MaskPlan) -> Iterator[Case]:
     """Yield the cases, of as many keys as queries or of one sample where masks can be said so."""
     one_sample: dict[tuple[str, ...], bool] = {}
     square: dict[tuple[str, ...], bool] = {}
-    for case in cases:
+    separate: dict[tuple[str, ...], bool] = {}
+    for drawn in cases:
+        case = _with_one_mask(drawn, plan, separate)
         if case.padding == case.attn == "none":
             yield case
             continue
-        kinds = (case.layout, case.inputs, case.padding, case.attn, case.masked_rows, case.dtype)
+        kinds = _kinds(case)
         if case.batch > 1 and kinds not in one_sample:
             one_sample[kinds] = plan.only_one_sample(case)
         # Where another mask says the lengths of several samples, one number says every other one.
@@ -183,6 +187,27 @@ def _askable(cases: Iterable[Case], plan: MaskPlan) -> Iterator[Case]:
         if case.queries != case.keys and kinds not in square:
             square[kinds] = plan.only_square(asked)
         yield _squared(asked) if case.queries != case.keys and square[kinds] else asked
+
+
+def _kinds(case: Case) -> tuple[str, ...]:
+    """Return all that how a case's masks can be said depends on, but for its sizes."""
+    return case.layout, case.inputs, case.padding, case.attn, case.masked_rows, case.dtype
+
+
+def _with_one_mask(case: Case, plan: MaskPlan, separate: dict[tuple[str, ...], bool]) -> Case:
+    """Return a case with its padding or its other mask alone, where both cannot be said together.
+
+    ``separate`` keeps of which kinds that is so. Where the target hides the future by itself there
+    is no other mask to be left out.
+    """
+    if "none" in {case.padding, case.attn} or plan.causal_inside:
+        return case
+    kinds = _kinds(case)
+    if kinds not in separate:
+        separate[kinds] = plan.only_separate(case)
+    if not separate[kinds]:
+        return case
+    return case.replace(**{("padding", "attn")[case.seed % 2]: "none"})
 
 
 def _squared(case: Case) -> Case:

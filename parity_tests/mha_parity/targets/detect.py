@@ -15,7 +15,7 @@ from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.signatures import constructor, forward, signature
 from mha_parity.targets.conventions.varlen import Varlen, packed_input_parameters
-from mha_parity.targets.fit.construct import counts_kv_heads
+from mha_parity.targets.fit.argument_meanings import counts_kv_heads
 from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.onnx_model import OnnxModel
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mha_parity.core.arrays import Array
-    from mha_parity.targets.fit.construct import LayerSizes
+    from mha_parity.targets.fit.argument_meanings import LayerSizes
 
 # Parameters of a constructor that name a module, or say what it stands in.
 OF_THE_LIBRARY = frozenset({"name", "parent"})

@@ -122,7 +122,7 @@ def of_callable(
     bases = function.__mro__[1:-1] if isinstance(function, type) else ()
     for each in (function, *bases):
         try:
-            parameters = inspect.signature(each).parameters.values()
+            parameters = _signature_of(each)
         except (TypeError, ValueError):
             break
         found = {p.name: p for p in parameters if p.kind not in _VARIADIC} | found
@@ -133,6 +133,20 @@ def of_callable(
         return own
     behind = keywords_of(function, owner or _owner(function)).named
     return (*own, *(p for name, p in behind.items() if name not in found))
+
+
+def _signature_of(function: Any) -> tuple[inspect.Parameter, ...]:
+    """Return the parameters of a callable; of a class those that its metaclass passes on, too.
+
+    The metaclass of flax.nnx takes what it is given, which is all that ``inspect`` reads then.
+    """
+    found = tuple(inspect.signature(function).parameters.values())
+    if isinstance(function, type) and all(each.kind in _VARIADIC for each in found):
+        above = [base for base in inspect.getmro(type(function)) if base not in {type, object}]
+        if any("__call__" in vars(base) for base in above):
+            built = inspect.signature(function.__init__)  # type: ignore[misc]  # of this very class
+            return tuple(built.parameters.values())[1:]
+    return found
 
 
 def _owner(function: Any) -> type | None:

@@ -332,7 +332,7 @@ def test_cases_that_were_not_asked_are_counted_apart() -> None:
     assert "fail" == written["verdict"]
     assert 0 < cases["failed"] < cases["inconclusive"] < 40
     (note,) = written["notes"]
-    assert f"{cases['inconclusive']} cases: not asked any more: the target's process was" in note
+    assert f"{cases['inconclusive']} cases: not asked: the target's process was" in note
     assert f"; {cases['inconclusive']} inconclusive" in written["sentence"]
     assert {"crash"} <= {each["severity"] for each in written["failures"]}
 

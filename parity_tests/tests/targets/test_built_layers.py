@@ -83,7 +83,7 @@ def test_other_sizes_are_not_asked() -> None:
     """No other layer answers in the place of one that cannot."""
     bound = built("right")
     problem = make_problem(bound.plain_case().replace(heads_count=2, head_dim=3))
-    with pytest.raises(CandidateError, match="not asked any more: it is built with heads_count 3"):
+    with pytest.raises(CandidateError, match="not asked: it is built with heads_count 3"):
         bound(problem)
 
 

@@ -9,7 +9,7 @@ import pytest
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
-from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.argument_meanings import meanings
 from subject_checks import check_subject, checks_of, load_subject
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.packing import ProjectionSlot
 from mha_parity.targets.conventions.self_causal import CAUSAL
-from mha_parity.targets.fit.construct import LENGTH, LayerSizes, RecordingConfig, constructions
+from mha_parity.targets.fit.argument_meanings import LENGTH, LayerSizes
+from mha_parity.targets.fit.configurations import RecordingConfig
+from mha_parity.targets.fit.construct import constructions
 from mha_parity.targets.fit.roles import infer_inputs, is_no_input
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS, checks_of

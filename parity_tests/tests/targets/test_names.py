@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.argument_meanings import meanings
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,19 @@ def test_one_that_is_wrong_by_one_reading_fails(
     assert failing - {right}
 
 
+def test_a_mask_of_two_axes_alone_is_asked_with_both_readings() -> None:
+    """No call passes padding and another mask at once, so that cases have one of them.
+
+    Kills masks that are offered together or not at all: padding was never passed.
+    """
+    few = {"cases": 500, "dtypes": ("float64",), "fail_fast": True}
+    verdict = check_subject(f"{FILE}:TwoAxesAlone", **few)
+    assert Outcome.FAIL is verdict.outcome, verdict
+    case = verdict.failures[0].case
+    assert ("none", case.batch) == (case.attn, case.queries)
+    assert "none" != case.padding
+
+
 def test_an_input_that_is_no_key_is_left_at_its_default() -> None:
     """What is added to the queries gives no attention as keys, and is named as untried."""
     verdict = check_subject(f"{FILE}:Hints", cases=60, dtypes=("float64",))

@@ -13,11 +13,11 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
 from mha_parity.core.arrays import split_heads
-from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, ask
+from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, ask, takes_one_length
 from mha_parity.core.compare import absolute_difference, as_float64
 from mha_parity.core.features import DTYPES
 from mha_parity.diagnose.evidence import ROUNDINGS, largest_magnitude, largest_score
-from mha_parity.diagnose.read_weights import CALLS, plain_case, read_sample_weights
+from mha_parity.diagnose.read_weights import CALLS, plain_case_for, read_sample_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -118,7 +118,8 @@ class Caller:
         own: OwnWeights | None = getattr(candidate, "own_weights", None)
         # A layer that is built already has its sizes in all problems.
         self.built = own if own is not None and own.built else None
-        self.base = plain_case(candidate.offer)
+        self.square = takes_one_length(candidate)
+        self.base = plain_case_for(candidate)
         if self.built is not None:
             # Without biases, of which it may have some and not others: copies get 0.
             self.base = self.built.case(self.base).replace(bias="no")
@@ -166,7 +167,7 @@ class Caller:
         elif "many" not in self.candidate.offer["heads"]:
             changes["heads_count"] = 1
         case = self.base.replace(**changes)
-        if case.inputs == "self" and case.queries != case.keys:
+        if (case.inputs == "self" or self.square) and case.queries != case.keys:
             length = case.queries if "queries" in changes else case.keys
             case = case.replace(queries=length, keys=length)
         if case.layout == "unbatched":

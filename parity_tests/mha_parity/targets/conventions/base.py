@@ -14,7 +14,9 @@ import numpy as np
 
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import Case
+from mha_parity.core.features import UNLIKE_LENGTHS
 from mha_parity.core.parameters import Role
+from mha_parity.core.verdict import SQUARE
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
@@ -26,7 +28,7 @@ from mha_parity.targets.conventions.canonical_layout import (
 )
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
-from mha_parity.targets.fit.construct import alike_kv_heads
+from mha_parity.targets.fit.argument_meanings import alike_kv_heads, whole_windows
 from mha_parity.targets.fit.roles import infer_inputs, is_no_input
 from mha_parity.targets.masks.mask_format import MaskArgument
 
@@ -137,7 +139,7 @@ class Convention(ABC):
             replace(
                 p,
                 role=self._role(p),
-                meaning=self.meanings.get(p.key, ""),
+                meaning=self.meanings.get(p.key, "") or self._of_square_alone(p),
                 reason=self.untried.get(p.key, p.reason),
             )
             if p.key != f"call.{self._keys_alike}"
@@ -164,8 +166,20 @@ class Convention(ABC):
         unserved = reason.startswith(("raised ", NEARLY_KEYS))
         if not (unserved and isinstance(self.subject, type) and self.offer["inputs"] == ("self",)):
             return ""
+        return self._keys
+
+    @property
+    def _keys(self) -> str:
+        """The input of the call for the keys, "" if none is."""
         found = infer_inputs([p for p in self._named[1] if not is_no_input(p)])
         return next((name for name, role in found if role == "key"), "")
+
+    def _of_square_alone(self, parameter: Parameter) -> str:
+        """Say of the keys that as many as queries alone are taken, where it is so."""
+        reason = self.reasons.get(UNLIKE_LENGTHS, "").partition(" [")[0]
+        if not reason or parameter.key != f"call.{self._keys}":
+            return ""
+        return f"rows of keys are taken {SQUARE} ({reason})"
 
     @cached_property
     def _named(self) -> tuple[Sequence[inspect.Parameter], Sequence[inspect.Parameter]]:
@@ -191,10 +205,13 @@ class Convention(ABC):
     def construct(self, *args: Any, **kwargs: Any) -> Any:
         """Return a new layer, and keep which parameters of the constructor were passed.
 
-        As many heads of keys as of queries are no trial of a parameter for their number.
+        As many heads of keys as of queries are no trial of a parameter for their number, nor is a
+        window as long as the sequence one of its size.
         """
-        found = parameters.passed_keys(self._named[0], "constructor", args, kwargs)
-        alike = {f"constructor.{name}" for name in alike_kv_heads(self._named[0], args, kwargs)}
+        named = self._named[0]
+        found = parameters.passed_keys(named, "constructor", args, kwargs)
+        untried = alike_kv_heads(named, args, kwargs) | whole_windows(named)
+        alike = {f"constructor.{name}" for name in untried}
         self._record({key: differs for key, differs in found.items() if key not in alike})
         self._built_with = (args, kwargs)
         return self.subject(*args, **kwargs)

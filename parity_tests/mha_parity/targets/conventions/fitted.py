@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
-from mha_parity.core.features import AXES, make_offer
+from mha_parity.core.features import AXES, UNLIKE_LENGTHS, make_offer
+from mha_parity.core.problem import INPUTS
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.dropout_argument import (
     with_dropout_passed,
@@ -39,10 +40,7 @@ from mha_parity.targets.fit.refusals import (
     refuse_around_unapplied,
     refuse_output_unapplied,
 )
-from mha_parity.targets.fit.search import (
-    SMALL,
-    trial_problem,
-)
+from mha_parity.targets.fit.search import SMALL, Search, trial_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,6 +56,9 @@ FULL_WIDTH_OVERFLOWS = "heads as wide as the input divide larger products, which
 RESIDUAL_OVERFLOWS = (
     "the input that is added to the output rounds it, and larger weights leave its range"
 )
+
+
+PLANES = frozenset({"map", "grid"})  # arrangements in which rows have a height and a width
 
 
 class Fitted(SearchedCalls):
@@ -178,8 +179,11 @@ class Fitted(SearchedCalls):
         """Two samples and two heads, or what the target takes."""
         heads, width = (2, 3) if "many" in self.offer["heads"] else (1, 6)
         unbatched = self.offer["layout"][0] == "unbatched"
+        # Rows of a plane of a prime number would be one of a width of 1.
+        length = 6 if self.how.arrangement in PLANES else 5
         return SMALL.replace(
-            batch=1 if unbatched else 2, queries=5, keys=5, heads_count=heads, head_dim=width,
+            batch=1 if unbatched else 2, queries=length, keys=length,
+            heads_count=heads, head_dim=width,
             layout=self.offer["layout"][0], attn=self.plain_attn,
             kv_heads_count=int(self.how.one_kv_head),
             form=self.offer["form"][0], projection=self.offer["projection"][0],
@@ -208,7 +212,7 @@ class Fitted(SearchedCalls):
         if not self.how.parts and takes_scale(self, case.replace(scale="given"), default):
             yield FeatureProbe("scale", "given", (case.replace(scale="given"),))
         empty = [case.replace(queries=0, keys=0)]
-        if "cross" in self.offer["inputs"]:
+        if "cross" in self.offer["inputs"] and UNLIKE_LENGTHS not in self.reasons:
             empty.append(case.replace(inputs="cross", keys=0))
         empty += [case.replace(batch=0)] if case.layout != "unbatched" else []
         yield FeatureProbe("size", "empty", tuple(empty))
@@ -234,14 +238,20 @@ class Fitted(SearchedCalls):
         remarks = [f"called with {self.how}."]
         self.hides_future = self.fit.causal if self.fit.exact else self._hides_the_future()
         if self.hides_future:
+            inputs: tuple[str, ...] = ("self",)
             if "cross" in self.offer["inputs"]:
                 self.reasons["inputs", "cross"] = UNEQUAL
-            self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}
+                inputs = self._inputs_of_one_length()
+            self.offer = self.offer | {"attn": ("causal",), "inputs": inputs}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
         self.configured = () if self.hides_future else self.config_switches
         switches = [each.name for each in self.configured]
-        self.remarks = (*remarks, *self.norm_remarks, *built_remarks(self.how, self.new, switches))
+        self.remarks = (
+            *remarks,
+            *self.norm_remarks,
+            *built_remarks(self.how, self.subject, self.new, switches),
+        )
 
     def _hides_the_future(self) -> bool:
         try:
@@ -251,9 +261,31 @@ class Fitted(SearchedCalls):
 
     def _narrow(self, case: Case) -> None:
         """Take back keys of another number than the queries where such calls are not right."""
-        kept = [each for each in self.offer["inputs"] if each == "self" or self._takes(case, each)]
-        self.offer = self.offer | {"inputs": tuple(kept)}
+        offered = self.offer["inputs"]
+        if UNLIKE_LENGTHS not in self.reasons:
+            kept = tuple(each for each in offered if each == "self" or self._takes(case, each))
+            # One of two inputs is a context of any length: to raise at others is no limit of it.
+            alone = kept == ("self",) and len(self.how.roles.rows) == len(INPUTS)
+            self.offer = self.offer | {"inputs": self._inputs_of_one_length() if alone else kept}
         self.left_out = left_out_in_self(self, case)
+
+    def _inputs_of_one_length(self) -> tuple[str, ...]:
+        """Return the inputs with which it computes attention where there are L keys.
+
+        Why keys of another number are none of its inputs is then said of the lengths alone.
+        """
+        square = Search(self.ask, self.small_dtype, SMALL.replace(keys=SMALL.queries))
+        found = [square.tried_with(self.how, each) for each in self.offer["inputs"]]
+        right = tuple(
+            inputs
+            for inputs, each in zip(self.offer["inputs"], found, strict=True)
+            if inputs == "self" or (each.exact and each.causal == self.hides_future)
+        )
+        if len(right) > 1:
+            self.reasons[UNLIKE_LENGTHS] = self.reasons["inputs", "cross"]
+            for inputs in right:
+                self.reasons.pop(("inputs", inputs), None)
+        return right
 
     def _takes(self, case: Case, inputs: str) -> bool:
         problem = make_problem(case.replace(inputs=inputs, keys=7))

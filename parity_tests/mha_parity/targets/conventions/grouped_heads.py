@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.base import FeatureProbe
-from mha_parity.targets.fit.construct import LayerSizes
+from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.search import SMALL, attention_in_float64, is_rounding
 from mha_parity.targets.fit.weights import shapes_of, sizes_of, slot_array
 from mha_parity.targets.problem_arrays import arrays_of

@@ -29,7 +29,7 @@ from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
 from mha_parity.targets.conventions.returned_weights import weights_switches
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
-from mha_parity.targets.fit.construct import LayerSizes
+from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import ROWS

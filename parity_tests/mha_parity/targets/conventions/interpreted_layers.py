@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.core.candidate import NOT_ASKED, CandidateError
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
 from mha_parity.targets.fit import full_width, weights
+from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
-from mha_parity.targets.fit.construct import Construction, LayerSizes, meanings
+from mha_parity.targets.fit.construct import Construction
 from mha_parity.targets.parameters import switches_of_config
 
 if TYPE_CHECKING:
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.interpretation import Interpretation
+
+# What a constructor refuses arguments by; anything else that it raises is a mistake in it.
+REFUSES = (ValueError, AssertionError, NotImplementedError)
+REFUSED = f"{NOT_ASKED}: its constructor refuses such sizes"
 
 
 class InterpretedLayers(InstanceCalls):
@@ -65,7 +72,10 @@ class InterpretedLayers(InstanceCalls):
         more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
         if self.says_batch_first:
             more["batch_first"] = problem.case.layout != "sequence_first"
-        layer = self.new(construction, sizes, **self.switches(problem), **more)
+        try:
+            layer = self.new(construction, sizes, **self.switches(problem), **more)
+        except CandidateError as error:
+            raise _refusal(error) from error
         if self.library.name == "torch" and is_module(layer):
             move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
         self.load(layer, problem, arguments)
@@ -131,3 +141,11 @@ class InterpretedLayers(InstanceCalls):
             part = "out" if "out" in self.how.parts else "v"
             found[part] = found[part] * found[part].dtype.type(self.above_residual)
         return found
+
+
+def _refusal(error: CandidateError) -> CandidateError:
+    """Return what a layer's constructor raised, as a case that is not asked where it refuses it."""
+    if not isinstance(error.__context__, REFUSES):
+        return error
+    said = re.sub(r"\d+", "…", str(error).partition(" [")[0])
+    return CandidateError("inconclusive", f"{REFUSED} ({said})", error.detail)

@@ -279,6 +279,8 @@ class TorchModule(InstanceCalls):
         if case.weights != "none":
             yield "average_attn_weights", not per_head
         padding = problem.key_padding_mask
+        if padding is None and "key_padding_mask" in self._called.required:
+            padding = np.zeros((case.batch, case.keys), dtype=bool)
         if padding is not None:
             padding = only_sample(padding) if case.layout == "unbatched" else padding
             yield "key_padding_mask", arguments.array("key_padding_mask", padding)
@@ -288,6 +290,8 @@ class TorchModule(InstanceCalls):
             # Without weights torch drops the mask for the hint, and hides appended keys by it.
             if not problem.appended or self.path is not None:
                 yield "is_causal", True
+        if mask is None and "attn_mask" in self._called.required:
+            mask = np.zeros((case.queries, case.keys), dtype=bool)
         if mask is not None:
             yield "attn_mask", arguments.array("attn_mask", mask)
 

@@ -20,7 +20,8 @@ from mha_parity.targets.parameters import modes_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from mha_parity.targets.fit.construct import Construction, LayerSizes
+    from mha_parity.targets.fit.argument_meanings import LayerSizes
+    from mha_parity.targets.fit.construct import Construction
 
 
 # What a layer has that stands for a module of flax or haiku.

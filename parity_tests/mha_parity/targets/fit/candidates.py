@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import layer_arrays, weights
 from mha_parity.targets.fit import roles as call_roles
+from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
-from mha_parity.targets.fit.construct import LayerSizes, RecordingConfig
+from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
@@ -23,7 +25,7 @@ from mha_parity.targets.fit.interpretation import (
     Interpretation,
 )
 from mha_parity.targets.fit.names_in_code import globals_read, keys_read, names_unpacked
-from mha_parity.targets.fit.packed_roles import packed
+from mha_parity.targets.fit.packed_roles import in_containers, packed
 from mha_parity.targets.fit.search import SMALL
 from mha_parity.targets.fit.sorted_leaves import (
     around_torchs,
@@ -86,14 +88,14 @@ class Layers:
 
     def __iter__(self) -> Iterator[Interpretation]:
         """Yield how the class may be built, filled and called."""
-        for construction in all_constructions(self.kind, parameters.of_callable(self.kind)):
+        for how in all_constructions(self.kind, parameters.of_callable(self.kind)):
             sizes = LayerSizes(SMALL.embed_dim, SMALL.heads_count)
-            if self.is_built and "one" in dict(construction.meanings).values():
+            if self.is_built and "one" in dict(how.meanings).values():
                 continue
             try:
-                layer = self.new(construction, sizes)
+                construction, layer = self._built(how, sizes)
             except CandidateError as error:
-                made = f"{self.kind.__name__}({construction.text(sizes)})"
+                made = f"{self.kind.__name__}({how.text(sizes)})"
                 self.obstacles.append(f"building one of width 24 with 4 heads {error} by {made}")
                 self.offenders = self.offenders or _positions(
                     parameters.of_callable(self.kind), "constructor"
@@ -102,6 +104,18 @@ class Layers:
             yield from self._of(construction, layer)
             if self._is_of_one_head(construction, layer):
                 yield from self._of_one_head(construction)
+
+    def _built(self, how: Construction, sizes: LayerSizes) -> tuple[Construction, Any]:
+        """Return a layer and how it was built: where need be, with configurations in its own."""
+        try:
+            return how, self.new(how, sizes)
+        except CandidateError as error:
+            if UNKNOWN_NAME not in str(error):
+                raise
+            nested = replace(how, nested=True, asked={})
+            with suppress(CandidateError):  # the first error names what is unknown
+                return nested, self.new(nested, sizes)
+            raise
 
     def asks_for(self, construction: Construction, *wanted: str) -> bool:
         """Return whether a layer reads a number of one of these meanings from its configuration."""
@@ -150,6 +164,7 @@ class Layers:
             rest = [
                 *call_roles.with_optional_masks(named),
                 *call_roles.with_random_keys(named),
+                *(each for roles in call_roles.of_layer(named) for each in in_containers(roles)),
             ]  # tried where no other call is answered
             answers = False
             for roles, (layout, arrangement), slots in itertools.product(

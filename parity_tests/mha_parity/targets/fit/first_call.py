@@ -16,7 +16,7 @@ from mha_parity.targets.fit.roles import of_layer, with_random_keys
 from mha_parity.targets.parameters import modes_of
 
 if TYPE_CHECKING:
-    from mha_parity.targets.fit.construct import LayerSizes
+    from mha_parity.targets.fit.argument_meanings import LayerSizes
 
 N, L = 2, 3  # samples and rows of the first call
 SHAPES = ((N, L), (L,), (N, L, L))  # of rows, their width left out

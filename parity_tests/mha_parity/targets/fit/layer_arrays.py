@@ -30,7 +30,7 @@ class Leaf:
 
     path: str
     shape: tuple[int, ...]
-    owner: str = ""  # the type of the module that holds it
+    owner: str = ""  # the type of the module that holds it: outside of torch, of a norm alone
 
 
 def leaves(layer: Any) -> list[Leaf]:
@@ -43,8 +43,17 @@ def leaves(layer: Any) -> list[Leaf]:
             for name, each in layer.named_parameters()
         ]
     else:
-        found = [Leaf(path, tuple(value.shape)) for path, value in _distinct(layer, read)]
+        found = [
+            Leaf(path, tuple(value.shape), _norm_around(layer, path))
+            for path, value in _distinct(layer, read)
+        ]
     return [each for each in found if read is None or each.path.partition(".")[0] in read]
+
+
+def _norm_around(layer: Any, path: str) -> str:
+    """Return the type of the norm that holds an array; "" where something else does."""
+    kind = type(_held(layer, path.split(".")[:-1])).__name__
+    return kind if "Norm" in kind else ""
 
 
 def _distinct(layer: Any, read: frozenset[str] | None) -> list[tuple[str, Any]]:

@@ -34,7 +34,8 @@ PARTS |= {"".join(map(dict(zip(_LETTERS.values(), _LETTERS, strict=True)).get, o
           for order in permutations(ROWS)}  # fmt: skip
 # Of transformers that name a convolution of width 1 `c_attn`.
 PARTS |= {f"c{word}": tuple(word) for word in ("q", "k", "v", "kv", "qkv")}
-PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "keyvalue": ("k", "v"), "in": ROWS, "cattn": ROWS}
+PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "in": ROWS, "cattn": ROWS}
+PARTS |= dict.fromkeys(("keyvalue", "keyvalues", "keysvalues"), ("k", "v"))
 _ALIKE = tuple(
     tuple(map(change, words))
     for words in (("query", "key", "value", "output"), ("q", "k", "v", "o"))

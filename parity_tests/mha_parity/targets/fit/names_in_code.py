@@ -7,7 +7,7 @@ import inspect
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.argument_meanings import meanings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -39,6 +39,17 @@ def packed(
             yield replace(roles, inputs=inputs, packed=each)
 
 
+def in_containers(roles: ParameterAssignment) -> Iterator[ParameterAssignment]:
+    """Yield roles in which the only input of a layer is a tuple or a list of all three."""
+    if len(roles.inputs) > 1:
+        return
+    name = roles.inputs[0][0]
+    parts = spelt(name, names.ROWS)
+    for container in CONTAINERS:
+        found = PackedInput(name, parts or names.ROWS, container=container, named=bool(parts))
+        yield replace(roles, inputs=tuple((name, role) for role in found.roles), packed=found)
+
+
 def spelt(name: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
     """Return in which order a parameter's name has these parts; () if it does not."""
     if set(names.parts(name)) == set(wanted):

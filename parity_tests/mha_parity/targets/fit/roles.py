@@ -12,7 +12,7 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.argument_meanings import meanings
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
 from mha_parity.targets.fit.map_sizes import map_sizes
 from mha_parity.targets.fit.weight_arguments import (
@@ -228,7 +228,7 @@ _INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})
 
 def _is_length(parameter: inspect.Parameter) -> bool:
     wants = parameter.annotation in {int, "int"}
-    return wants or bool(re.search(r"(seq|sequence).*len", parameter.name.lower()))
+    return wants or bool(re.search(r"(seq|sequence).*len(gth)?$", parameter.name.lower()))
 
 
 def function_roles(

@@ -11,13 +11,9 @@ from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import layer_arrays
+from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import offline, plain_lists
-from mha_parity.targets.fit.construct import (
-    LayerSizes,
-    RecordingConfig,
-    required_of,
-    settable_of,
-)
+from mha_parity.targets.fit.configurations import RecordingConfig, required_of, settable_of
 from mha_parity.targets.fit.expressions import Expressions
 from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS, SWAPPED
 from mha_parity.targets.fit.names_in_code import globals_read

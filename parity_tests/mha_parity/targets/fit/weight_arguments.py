@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.argument_meanings import meanings
 from mha_parity.targets.fit.weights import WeightArgument
 
 if TYPE_CHECKING:

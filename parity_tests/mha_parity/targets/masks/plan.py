@@ -176,17 +176,23 @@ class MaskPlan:
                     yield dict(zip(keys, chosen, strict=True)) | quiet
 
     def offered(self, offer: Offer, plain: Case) -> Offer:
-        """Return the offer with the masks that can be said in every layout, alone and together."""
+        """Return the offer with the masks that can be said in every layout.
+
+        Where padding and another mask cannot be said together, cases have one of them.
+        """
         attn: tuple[str, ...] = ("causal",)
         if not self.causal_inside:
             found = (value for value in ATTN if self._says(offer, plain.replace(attn=value)))
             attn = ("none", *found)
-        padding = (
-            value
-            for value in PADDING
-            if all(self._says(offer, plain.replace(attn=each, padding=value)) for each in attn)
-        )
+        alone = plain.replace(attn=attn[0])
+        padding = (each for each in PADDING if self._says(offer, alone.replace(padding=each)))
         return offer | {"padding": ("none", *padding), "attn": attn}
+
+    def only_separate(self, case: Case) -> bool:
+        """Return whether the padding and the other mask of a case cannot be said together."""
+        batch = 1 if case.layout == "unbatched" else 2
+        small = case.replace(batch=batch, queries=5, keys=5, head_dim=3)
+        return next(self._ways(make_problem(small)), None) is None
 
     def of_gradients(self, offer: Offer, plain: Case) -> MaskPlan:
         """Return the plan with what it offers where gradients are asked for, if that is less."""

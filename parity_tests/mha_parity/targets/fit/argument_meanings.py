@@ -1,0 +1,150 @@
+"""What the argument of a constructor may mean, by its name, and what it gets then."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.targets.fit.names import is_weight, parts, snake_case
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Mapping, Sequence
+
+LENGTH = 128  # for which layers that keep a mask are built at least
+PROBABILITY = re.compile(r"drop|(?<!^[wW])_p$|_prob")  # `proj_p`: of dropout behind a projection
+# Words of the switches that give the projections biases.
+_OF_PROJECTIONS = (
+    "bias(es)?|use|has|have|with|add|enabled?|include|is|needs?|apply|q|k|v|w|o|c|in|out|proj"
+    "|projections?|lin|linears?|fc|dense|conv|attn|attention|self|mha|layers?|input|output|query"
+    "|keys?|values?|queries|to|hidden|model|all|params?|encoder|decoder"
+)
+_POSITIONS = "abs(olute)?|rel(ative)?|rot(ary)?|rope|alibi|sin(usoidal)?"
+# The first pattern found in a name (lower case) says what the argument may mean, likeliest first.
+_MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
+    ((r"^(rng|generator|random_state)$|^((rnd|rng|prng|random|init|jax)_?)?key$"),
+     ("random", "width")),
+    (r"^rngs$", ("rngs",)),
+    (r"^(param_?)?dtype$", ("dtype",)),
+    (r"idx|index|axis", ("zero",)),
+    ((r"temperature|^temp$|^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"
+      r"|^norm_fact(or)?$"), ("root", "inverse_root")),
+    (r"rel.*bias|pos.*bias|^add_bias", ()),
+    (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
+    (r"bias", ("off",)),  # `proximal_bias`: one of the scores
+    # A size of parts of the computation: one with a default stays as it is.
+    (r"slice|chunk|tile|bucket", ("part", "one_row")),
+    # Switches of positions, which torch's layer does not know, are no widths of embeddings.
+    ((rf"flash|^(use|with|has|is|add)_({_POSITIONS})(_|$)"
+      rf"|^({_POSITIONS})_?(pos\w*_?)?(emb|enc)"), ("off",)),
+    (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
+    (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
+    (r"head.*(dim|width|chan|feat)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
+    (r"^key_dim$", ("head_dim", "width")),  # Keras's is that of a head
+    (r"^(d|dim)_?[kqv]$|^[kqv]_dim$", ("head_dim", "width")),
+    (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
+    (r"(kv|key_value|group|k_v).*head|kv_groups|num_groups|n_groups|n_kv|kv_h", ("kv_heads",)),
+    (r"head|^n?h$|^nh(?!id)", ("heads",)),
+    (r"^n$", ("width", "heads")),
+    (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),
+    (r"^(attn|attention)_dim$", ("width", "axis")),
+    (r"^(ctx|context)_?(dim|width|size|channels?|features?|emb\w*)$", ("width",)),
+    ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block_?size|n_?pos|position_emb|window"
+      r"|seq|^t$|^(n|num|nb)_?(patch|token)(es|s)?$"), ("length",)),
+    (r"^(d|dim|size)_?out$|out(put)?_?(dim|size|feat)", ("width", "head_dim")),
+    (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),
+    ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$|^in"
+      r"|^out"), ("width",)),
+    (r"layer", ("zero",)),
+    (r"device", ("device",)),
+)  # fmt: skip
+PACKED = ("packed_columns", "packed_rows")
+WINDOW = re.compile(r"^(?!.*(context|ctx)).*window")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSizes:
+    """What a layer is built for."""
+
+    width: int
+    heads: int
+    bias: bool = True
+    dropout: float = 0.0
+    length: int = LENGTH
+    kv_heads: int = 0  # 0: as many as heads
+
+    def value(self, meaning: str) -> Any:
+        """Return what an argument of this meaning gets."""
+        if meaning in {"random", "rngs"}:
+            return random_source(streams=meaning == "rngs")
+        if meaning == "dtype":
+            return getattr(sys.modules.get("torch"), "float32", np.float32)
+        width, packed = self.width, 3 * self.width
+        shapes = {
+            "matrix": (width, width), "vector": (width,), "packed_rows": (packed, width),
+            "packed_columns": (width, packed), "packed_vector": (packed,),
+        }  # fmt: skip
+        if meaning in shapes:
+            return np.zeros(shapes[meaning])
+        return {
+            "width": width, "heads": self.heads, "head_dim": width // self.heads,
+            "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
+            "root": math.sqrt(width / self.heads),
+            "inverse_root": 1 / math.sqrt(width / self.heads),
+            "off": False, "dropout": self.dropout, "zero": 0, "one": 1.0, "device": "cpu",
+            "none": None, "axis": -2,  # that of rows
+            "part": 2, "one_row": 1,  # shorter than what is judged: several parts, and a rest
+        }[meaning]  # fmt: skip
+
+
+def random_source(*, streams: bool = False) -> Any:
+    """Return what random weights are drawn from: a key of JAX where it is in use, or NumPy's.
+
+    ``streams``: those of flax.nnx, where it is in use.
+    """
+    nnx = sys.modules.get("flax.nnx")
+    if streams and nnx is not None:
+        return nnx.Rngs(0)
+    jax = sys.modules.get("jax")
+    return np.random.default_rng(0) if jax is None else jax.random.PRNGKey(0)
+
+
+@cache
+def meanings(name: str) -> tuple[str, ...]:
+    """Return what an argument of this name may mean; () if nothing is known."""
+    if is_weight(name) and parts(name) and not PROBABILITY.search(name):
+        return ("matrix",) if len(parts(name)) == 1 else PACKED
+    if name.lower() in {"kernel", "weight", "w"}:
+        return PACKED
+    plain = snake_case(name)
+    return next((found for pattern, found in _MEANINGS if re.search(pattern, plain)), ())
+
+
+def counts_kv_heads(name: str) -> bool:
+    """Return whether an argument of this name is the number of key and value heads."""
+    return meanings(name)[:1] == ("kv_heads",)
+
+
+def alike_kv_heads(
+    named: Sequence[inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> frozenset[str]:
+    """Return the arguments for the number of key heads that get as many as the query heads'."""
+    given = dict(zip((each.name for each in named), args, strict=False)) | dict(kwargs)
+    heads = [value for name, value in given.items() if meanings(name)[:1] == ("heads",)]
+    return frozenset(n for n, value in given.items() if counts_kv_heads(n) and value in heads)
+
+
+def whole_windows(named: Sequence[inspect.Parameter]) -> frozenset[str]:
+    """Return the required sizes of a window: they get the length, and nothing lies outside of it.
+
+    What attends within a shorter one has no counterpart in torch's layer.
+    """
+    required = (each.name for each in named if each.default is each.empty)
+    return frozenset(name for name in required if WINDOW.search(name.lower()))

@@ -1,0 +1,168 @@
+"""Layers whose constructors refuse sizes, read configurations within others, or ask for parts."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    """Multi-head attention of rows (N, L, E)."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def _heads(self, *inputs):
+        projected = zip((self.q_proj, self.k_proj, self.v_proj), inputs, strict=True)
+        return [p(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for p, x in projected]
+
+    def _mixed(self, q, k, v):
+        return (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).softmax(-1) @ v
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.out_proj(self._mixed(*self._heads(x, x, x)).transpose(1, 2).flatten(2))
+
+
+class OfEvenWidths(Layer):
+    """Its constructor refuses other widths than it is made for."""
+
+    def __init__(self, embed_dim, num_heads):
+        if embed_dim % 2:
+            raise ValueError(f"embed_dim should be even, and is {embed_dim}")
+        super().__init__(embed_dim, num_heads)
+
+
+class BreaksAtOddWidths(Layer):
+    """Wrong on purpose: a mistake of its constructor, which refuses nothing."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.halves = [embed_dim // 2, embed_dim // 2][embed_dim % 2 * 2 :][0]
+
+
+class OfEvenWidthsUnscaled(OfEvenWidths):
+    """Wrong on purpose: no scale."""
+
+    def _mixed(self, q, k, v):
+        return (q @ k.transpose(-1, -2)).softmax(-1) @ v
+
+
+class Nested(Layer):
+    """Its sizes stand in a configuration within another."""
+
+    def __init__(self, cfg):
+        super().__init__(cfg.vit.hidden_dim, cfg.vit.num_heads)
+
+
+class OfNumbers(Layer):
+    """What its configuration is asked for is a number, and nobody knows which."""
+
+    def __init__(self, cfg):
+        super().__init__(cfg.hidden_dim * (2 * cfg.vit), cfg.num_heads)
+
+
+class Tiled(Layer):
+    """Rows are mixed tile by tile."""
+
+    def __init__(self, embed_dim, num_heads, tile_size):
+        super().__init__(embed_dim, num_heads)
+        self.tile_size = tile_size
+
+    def _mixed(self, q, k, v):
+        mix = super()._mixed
+        return torch.cat([mix(rows, k, v) for rows in q.split(self.tile_size, dim=2)], dim=2)
+
+
+class Bucketed(Layer):
+    """Wrong on purpose: rows see the keys of their own bucket alone."""
+
+    def __init__(self, embed_dim, num_heads, bucket_size):
+        super().__init__(embed_dim, num_heads)
+        self.bucket_size = bucket_size
+
+    def _mixed(self, q, k, v):
+        parts = zip(*(each.split(self.bucket_size, dim=2) for each in (q, k, v)), strict=True)
+        return torch.cat([super(Bucketed, self)._mixed(*each) for each in parts], dim=2)
+
+
+class Windowed(Layer):
+    """Rows see the keys of a window."""
+
+    def __init__(self, embed_dim, num_heads, window_size):
+        super().__init__(embed_dim, num_heads)
+        self.window_size = window_size
+
+    def _mixed(self, q, k, v):
+        place = torch.arange(q.shape[2])
+        outside = (place[:, None] - place).abs() >= self.window_size
+        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+        return scores.masked_fill(outside, -torch.inf).softmax(-1) @ v
+
+
+class InATuple(Layer):
+    """Query, key and value come as one argument."""
+
+    def forward(self, inputs):
+        """Return (N, L, E)."""
+        query, key, value = inputs
+        mixed = self._mixed(*self._heads(query, key, value))
+        return self.out_proj(mixed.transpose(1, 2).flatten(2))
+
+
+class InATupleExchanged(InATuple):
+    """Wrong on purpose: keys and values are exchanged."""
+
+    def forward(self, inputs):
+        """Return (N, L, E)."""
+        query, key, value = inputs
+        return super().forward((query, value, key))
+
+
+class OfOptionalWidths(Layer):
+    """Its constructor does not do without the widths that default to None."""
+
+    def __init__(self, num_heads, qk_channels=None, v_channels=None):
+        assert qk_channels, "qk_channels"
+        assert v_channels, "v_channels"
+        super().__init__(v_channels, num_heads)
+        self.k_proj = nn.Linear(v_channels, qk_channels)
+
+
+class KeysAndValuesAsOne(Layer):
+    """One projection of keys and values, and lengths (N,) that it cannot do without."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        del self.k_proj, self.v_proj
+        self.proj_key_values = nn.Linear(embed_dim, 2 * embed_dim)
+
+    def forward(self, query_sequences, key_value_sequences, key_value_sequence_lengths):
+        """Return (N, L, E)."""
+        q = self.q_proj(query_sequences)
+        rows = (q, *self.proj_key_values(key_value_sequences).chunk(2, dim=-1))
+        q, k, v = (each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for each in rows)
+        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+        hidden = torch.arange(k.shape[2]) >= key_value_sequence_lengths[:, None, None, None]
+        mixed = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
+        return self.out_proj(mixed.transpose(1, 2).flatten(2))
+
+
+class LikeTorchs(nn.MultiheadAttention):
+    """torch's layer with a mask that has to be given."""
+
+    def forward(self, query, key, value, key_padding_mask):
+        """Return (L, N, E)."""
+        return super().forward(query, key, value, key_padding_mask, need_weights=False)[0]
+
+
+class LikeTorchsInverted(nn.MultiheadAttention):
+    """Wrong on purpose: True of its required mask keeps."""
+
+    def forward(self, query, key, value, key_padding_mask):
+        """Return (L, N, E)."""
+        return super().forward(query, key, value, ~key_padding_mask, need_weights=False)[0]

@@ -1,0 +1,79 @@
+"""What constructors of others ask for, refuse, and hold within: each right, and each wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.bind import bind
+from subject_checks import checks_of, load_subject
+
+FILE = "constructors.py"
+checked = checks_of(FILE, cases=60)
+
+
+def test_sizes_that_a_constructor_refuses_are_not_asked() -> None:
+    """A part of the cases is left out, with its words; the others are judged."""
+    verdict = checked("OfEvenWidths", cases=200)
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert 20 < verdict.inconclusive < 120
+    said = "its constructor refuses such sizes (raised ValueError: embed_dim should be even, and"
+    assert said in verdict.sentence
+
+
+@pytest.mark.parametrize("name", ["BreaksAtOddWidths", "OfEvenWidthsUnscaled"])
+def test_a_mistake_is_no_refusal(name: str) -> None:
+    """An IndexError is no word of a constructor's, and what is built is judged."""
+    assert Outcome.FAIL is checked(name).outcome
+
+
+def test_a_configuration_within_another_of_any_name_is_made() -> None:
+    """Its sizes are said in the note on the configuration."""
+    verdict = checked("Nested")
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert any("`hidden_dim` = embed_dim; `num_heads` = num" in note for note in verdict.notes)
+
+
+def test_a_number_of_no_known_meaning_is_refused_by_its_name() -> None:
+    """It is no configuration, and the first error says which name is unknown."""
+    with pytest.raises(TargetError, match="asks its configuration for 'vit', which is unknown"):
+        bind(load_subject(f"{FILE}:OfNumbers"))
+
+
+def test_a_required_tile_is_shorter_than_the_sequence() -> None:
+    """So that there are several tiles and a rest: a bucket that covers all would hide its border.
+
+    Kills a size of parts that is set to the length.
+    """
+    assert Outcome.PASS is checked("Tiled").outcome
+    assert Outcome.FAIL is checked("Bucketed").outcome
+
+
+def test_a_required_window_is_said_not_to_be_tried() -> None:
+    """It is as long as the sequence, where it hides nothing: the verdict says so twice."""
+    verdict = checked("Windowed")
+    assert "parameters not tried: window_size" in verdict.sentence
+    assert any(note.startswith("`window_size` got the length or more") for note in verdict.notes)
+
+
+def test_inputs_in_a_tuple_are_judged() -> None:
+    """Three inputs of a layer in one argument, found by trial; exchanged ones are wrong."""
+    verdict = checked("InATuple")
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert any("`inputs` a tuple of query, key and value" in note for note in verdict.notes)
+    assert Outcome.FAIL is checked("InATupleExchanged").outcome
+
+
+@pytest.mark.parametrize("name", ["OfOptionalWidths", "KeysAndValuesAsOne", "LikeTorchs"])
+def test_what_no_call_or_constructor_does_without_is_given(name: str) -> None:
+    """Widths that default to None, lengths of samples, and a mask of torch's name."""
+    verdict = checked(name)
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+
+
+def test_a_required_mask_of_torchs_name_has_torchs_meaning() -> None:
+    """It fails, in calls that were all made."""
+    verdict = checked("LikeTorchsInverted")
+    assert Outcome.FAIL is verdict.outcome
+    assert not any("could not be called" in note for note in verdict.notes)
