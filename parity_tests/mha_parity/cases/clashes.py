@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Features, Offer
 
 
+# Regimes that shape query, key and value alike.
+OF_ONE_ARRAY = frozenset({"normal", "tiny", "peaky", "huge", "ties", "zeros"})
 # Pairs of features that cannot occur in one problem, each with the reason.
 CLASHES: tuple[tuple[Features, Features], ...] = (
     # Q, K and V come ready: nothing of a layer's own is there.
@@ -36,6 +38,7 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
         ({"form": "mha"}, {axis: v})
         for axis, v in (
             ("projection", "none"),
+            ("projection", "one_array"),
             ("scale", "given"),
             ("v_dim", "other"),
         )
@@ -43,6 +46,16 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
     *(
         ({"form": "mha", "kv_heads": "fewer"}, {"projection": v})
         for v in ("separate", "by_head", "shared")
+    ),
+    # What one array is three times has one width, one length, and values of one kind.
+    *(
+        ({"projection": "one_array"}, {axis: v})
+        for axis, v in (
+            ("inputs", "cross"),
+            ("kv_heads", "fewer"),
+            ("v_dim", "other"),
+            *(("regime", v) for v in AXES["regime"] if v not in OF_ONE_ARRAY),
+        )
     ),
     # Unlike widths need unlike inputs.
     ({"projection": "separate"}, {"inputs": "self"}),

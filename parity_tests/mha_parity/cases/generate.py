@@ -231,7 +231,14 @@ def _sink(case: Case) -> float:
 
 
 def _projected(case: Case, stream: Stream) -> dict[str, Array]:
-    """Return Q, K, V as projections X W of one or two inputs; exact products, so the same bits."""
+    """Return Q, K, V as projections X W of one or two inputs; exact products, so the same bits.
+
+    Where one array is all three it is drawn itself.
+    """
+    if case.projection == "one_array":
+        x = stream.normal(case.batch, case.queries, case.embed_dim)
+        x = _shape_rows(case, TINY if case.regime == "tiny" else 1.0, {}, x)
+        return dict.fromkeys(("query", "key", "value"), x * math.sqrt(_logit_factor(case)))
     heads, kv_heads = case.heads_count, case.kv_heads_count or case.heads_count
     width = case.embed_dim
     x = stream.integers(case.batch, case.queries, width)

@@ -24,7 +24,8 @@ def with_one_hot_values(problem: Problem, times: int = 1) -> Problem:
     hot = np.tile(np.eye(s, width // times, dtype=problem.dtype), (n, 1, heads * times))
     changes: dict[str, object] = {}
     if problem.w_v is None:
-        return problem.replace(value=hot)
+        one = ("query", "key", "value") if problem.case.projection == "one_array" else ("value",)
+        return problem.replace(**dict.fromkeys(one, hot))
     rows = problem.value
     if rows.shape[2] != hot.shape[2]:
         rows = np.zeros_like(rows)

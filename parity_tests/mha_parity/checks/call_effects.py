@@ -26,7 +26,7 @@ from mha_parity.checks.altered_problems import other_problem
 from mha_parity.checks.call_sequence import copied
 from mha_parity.checks.forbidden_modules import ForbiddenModules
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
-from mha_parity.core.compare import describe_difference, equal_up_to_rounding
+from mha_parity.core.compare import as_float64, describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState, call_with_seeds
 from mha_parity.targets.attribution import attributed
@@ -216,7 +216,7 @@ class MonitoredCandidate:
         # Answers that are NaN throughout say nothing.
         elif (
             np.array_equal(kept.output, second, equal_nan=True)
-            and np.nan_to_num(second).any()
+            and np.nan_to_num(as_float64(second)).any()
             and (not problem.appended or sees_own_keys(problem))
         ):
             yield "statelessness: another problem of these shapes got the same answer."

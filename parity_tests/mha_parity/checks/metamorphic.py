@@ -182,7 +182,7 @@ def _negated(problem: Problem, chosen: int, size: int) -> Problem:
         return np.asarray(np.arange(problem.num_heads * width) // (size * width) == chosen)
 
     changes: dict[str, object] = {}
-    if problem.case.projection in PROJECTIONS:
+    if problem.case.projection in PROJECTIONS or problem.case.projection == "one_array":
         rows: dict[int, Array] = {}
         for name in INPUTS:
             array = getattr(problem, name)

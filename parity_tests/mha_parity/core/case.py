@@ -29,6 +29,7 @@ ID_WORDS: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
             "by_head": "byhead",
             "shared": "sharedproj",
             "none": None,
+            "one_array": "onearray",
         },
         "bias": {"no": None, "yes": "bias", "in": "inbias", "out": "outbias"},
         "bias_kv": {"no": None, "yes": "biaskv"},
@@ -201,7 +202,7 @@ def parse(text: str) -> Case:
     if not (fields["heads_count"] and fields["head_dim"]):
         raise ValueError(f"`{text}` is no case id: H and D are 1 or more; copy the id whole.")
     if fields["form"] == "qkv":
-        fields["projection"] = "none"
+        fields.setdefault("projection", "none")
     return Case(**fields)  # type: ignore[arg-type]  # the words above carry the field's own type
 
 

@@ -60,7 +60,7 @@ FOLLOWING: tuple[tuple[tuple[str, str], dict[str, tuple[str, ...]]], ...] = (
         {axis: tuple(AXES[axis]) for axis in ("projection", "bias", "bias_kv", "zero_attn")}
         | {"out_proj": ("general",), "inputs": ("distinct",)},
     ),
-    (("form", "qkv"), {"projection": ("none",)}),
+    (("form", "qkv"), {"projection": ("none", "one_array")}),
 )
 REASON = 72  # characters of the reason why a feature is not offered
 RAISED = re.compile(r"^(raised \w+):.*", flags=re.DOTALL)

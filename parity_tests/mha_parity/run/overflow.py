@@ -124,7 +124,7 @@ def overflow_problem(
     plain = {
         "attn": ("none", "causal"), "padding": ("none",), "scale": ("default",),
         "bias_kv": ("no",), "out_proj": ("identity",),
-        "projection": ("none", "packed", "by_head", "shared"),
+        "projection": ("none", "one_array", "packed", "by_head", "shared"),
     }  # fmt: skip
     if any(getattr(case, axis) not in values for axis, values in plain.items()):
         return None

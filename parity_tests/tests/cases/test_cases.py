@@ -43,7 +43,11 @@ DRAWS = {
     "all, asked": "5f52006c6cd0df3e",
 }
 # A layer has all of torch's biases or lacks some: none offers both.
-WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()} | {"bias": ("no", "yes")}
+# No target offers one array as all three beside layers, or functions of Q, K and V.
+WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()} | {
+    "bias": ("no", "yes"),
+    "projection": tuple(each for each in AXES["projection"] if each != "one_array"),
+}
 
 
 def arrays(case: Case) -> dict[str, np.ndarray]:
@@ -86,9 +90,10 @@ OF_LAYERS = {
     ("bias_kv", "yes"), ("zero_attn", "yes"), ("out_proj", "general"), ("inputs", "distinct"),
 }  # fmt: skip
 OF_FUNCTIONS = {
-    ("form", "qkv"), ("projection", "none"), ("scale", "given"), ("kv_heads", "fewer"),
-    ("v_dim", "other"),
+    ("form", "qkv"), ("projection", "none"), ("projection", "one_array"), ("scale", "given"),
+    ("kv_heads", "fewer"), ("v_dim", "other"),
 }  # fmt: skip
+ALIKE = {"normal", "tiny", "peaky", "huge", "ties", "zeros"}  # values of one kind for all three
 BY_BIASES = {"very_negative", "offset", "rising", "falling"}  # regimes that biases make_problem
 PLAIN_IF_EMPTY = (
     "padding", "attn", "regime", "memory", "masked_rows", "kv_heads", "v_dim"
@@ -116,6 +121,10 @@ def impossible(features: dict[str, str]) -> bool:
         {("form", "mha"), ("dtype", "bfloat16"), ("regime", "infinite_value")} <= items,
         get("regime") == "largest_value" and get("out_proj") == "general",
         get("regime") == "largest_value" and get("projection") == "shared",
+        get("projection") == "one_array" and get("inputs") == "cross",
+        get("projection") == "one_array" and "fewer" == get("kv_heads"),
+        get("projection") == "one_array" and "other" == get("v_dim"),
+        get("projection") == "one_array" and get("regime", "normal") not in ALIKE,
         get("projection") in {"separate", "by_head", "shared"} and get("kv_heads") == "fewer",
     )
     return any(reasons)
@@ -164,6 +173,16 @@ def test_no_clash_is_drawn() -> None:
 def test_every_clash_has_its_reason() -> None:
     """What the drawing excludes is excluded by torch's definitions, and by nothing else."""
     assert [] == [(left, right) for left, right in CLASHES if not impossible(left | right)]
+
+
+def test_one_array_that_is_all_three_has_values_of_one_kind() -> None:
+    """Every such case is possible, each of the kinds is drawn, and its arrays are one object."""
+    offered = {"form": ("qkv",), "projection": ("one_array",), "inputs": ("self", "cross")}
+    cases = draw_cases(WHOLE | offered, 200, 0)
+    assert ALIKE == {case.regime for case in cases}
+    assert [] == [case for case in cases if impossible(case.features())]
+    for problem in map(make_problem, cases[:20]):
+        assert problem.query is problem.key is problem.value
 
 
 def test_most_sizes_break_symmetry() -> None:

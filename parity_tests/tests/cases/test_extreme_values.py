@@ -18,7 +18,9 @@ from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.case import parse
 from mha_parity.core.features import AXES, EXTREME_VALUES, Offer, make_offer
 
-WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
+WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()} | {
+    "projection": tuple(each for each in AXES["projection"] if each != "one_array")
+}
 
 
 @pytest.mark.parametrize("seed", range(3), ids="seed{}".format)

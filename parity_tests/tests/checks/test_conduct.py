@@ -10,6 +10,7 @@ import pytest
 
 from mha_parity.cases.covering import case_index, draw_cases
 from mha_parity.cases.generate import make_problem
+from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import whole_offer
 from mha_parity.checks.call_effects import (
     CHECKS,
@@ -195,12 +196,17 @@ def test_a_related_problem_is_no_second_case() -> None:
     assert first == again
 
 
-def test_answers_without_a_number_show_no_state() -> None:
-    """Two problems of one shape whose answers are NaN throughout: nothing is remembered."""
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_answers_without_a_number_show_no_state(dtype: str) -> None:
+    """Two problems of one shape whose answers are NaN throughout: nothing is remembered.
+
+    Kills the NaN of bfloat16, which ``nan_to_num`` leaves as they are.
+    """
     bound = bind(load.load(f"{SUBJECTS}/behaving.py:plain"))
     case = plain_case(bound.offer).replace(seed=0)  # the first of a run: its call is repeated
     shape = make_problem(case).output_shape
-    bound.answer = lambda *_: Answer(output=np.full(shape, np.nan))  # type: ignore[method-assign]  # of this one object
+    nan = np.full(shape, np.nan).astype(numpy_dtype(dtype))
+    bound.answer = lambda *_: Answer(output=nan)  # type: ignore[method-assign]  # of this one object
     assert "statelessness" in MonitoredCandidate(bound)(make_problem(case)).held
 
 

@@ -155,7 +155,7 @@ class Fitted(SearchedCalls):
             regimes = tuple(each for each in regimes if each != "largest_value")
         return make_offer(
             form="mha" if how.parts else "qkv",
-            projection=how.projection if how.parts else "none",
+            projection=how.projection_of_case,
             inputs=inputs,
             regime=regimes,
             layout=how.layout,
@@ -201,7 +201,7 @@ class Fitted(SearchedCalls):
                 yield FeatureProbe("layout", "unbatched", (single,))
         yield from self._other_layout()
         packed = self.how.roles.packed
-        if not self.how.parts and self.how.of_heads:
+        if self.how.projection_of_case == "none" and self.how.of_heads:
             if packed is None or packed.container != "array":
                 yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
             square = packed is not None and packed.is_square

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.backends import to_numpy
@@ -63,7 +63,17 @@ class InterpretedCalls(InterpretedLayers):
         return self.how.roles.none
 
     def prepare(self, problem: Problem) -> Call:
-        """Return the call with everything where the interpretation has it."""
+        """Return the call with everything where the interpretation has it.
+
+        Raises
+        ------
+        CandidateError
+            Query, key and value differ, of which the target takes one array.
+
+        """
+        alike = problem.query is problem.key is problem.value
+        if self.how.projection_of_case == "one_array" and not alike:
+            raise CandidateError("inconclusive", f"{NOT_ASKED}: it takes one array for all three")
         arguments = Arguments(problem, self.library)
         layer = None
         if self.how.construction is not None:

@@ -84,6 +84,13 @@ class Interpretation:
         return found if found & set(names.ROWS) else frozenset()
 
     @property
+    def projection_of_case(self) -> str:
+        """The feature of the cases that it is asked: how q, k and v come of the inputs."""
+        if self.parts:
+            return self.projection
+        return "one_array" if self.roles.rows == ("query",) else "none"
+
+    @property
     def is_usual(self) -> bool:
         """Whether inputs lie as most have them; otherwise a wrong answer may be a wrong call."""
         return self.arrangement == "rows"

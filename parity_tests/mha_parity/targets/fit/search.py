@@ -199,7 +199,9 @@ def trial_problem(
     )
     if not candidate.parts:
         case = case.replace(
-            form="qkv", projection="none", inputs="cross" if inputs != "self" else "self"
+            form="qkv",
+            projection=candidate.projection_of_case,
+            inputs="cross" if inputs != "self" else "self",
         )
     if not candidate.many_heads:
         case = case.replace(heads_count=1, head_dim=SMALL.heads_count * SMALL.head_dim)

@@ -19,6 +19,7 @@ from mha_parity.core import head_projections
 from mha_parity.core.arrays import softmax, split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import AXES, has_one_kv_head
+from mha_parity.core.problem import INPUTS
 from mha_parity.targets.masks.mask_format import SWITCH, MaskContent
 
 if TYPE_CHECKING:
@@ -176,7 +177,10 @@ def mask_problem(convention: Convention, layout: str, *, square: bool, inputs: s
 
 
 def with_readable_weights(problem: Problem) -> Problem:
-    """Return the problem with unit vectors for values and alike rows for queries and keys."""
+    """Return the problem with unit vectors for values and alike rows for queries and keys.
+
+    Where one array is all three its rows are the unit vectors.
+    """
     case, width = problem.case, problem.query.shape[-1]
     rng = np.random.default_rng(SEED)
     common = rng.standard_normal(width)
@@ -191,6 +195,8 @@ def with_readable_weights(problem: Problem) -> Problem:
     dtype = problem.dtype
     if case.form == "qkv":
         value = units.reshape(case.batch, case.keys, -1)
+        if case.projection == "one_array":
+            return problem.replace(**dict.fromkeys(INPUTS, value.astype(dtype)))
         arrays = {"query": query, "key": key, "value": value}
         return problem.replace(**{name: a.astype(dtype) for name, a in arrays.items()})
     if case.projection in head_projections.PROJECTIONS:

@@ -33,10 +33,10 @@ def take_back_regimes(convention: Convention) -> None:
     """Take back the regimes whose scores lie below the fill of the masks, and say so.
 
     Of any fill that hides keys from all ordinary scores, whatever its size: one that ordinary
-    scores lie below fails.
+    scores lie below fails. The scores of one array with itself cannot be turned below it.
     """
     problem = _masked(convention)
-    if problem is None:
+    if problem is None or problem.case.projection == "one_array":
         return
     try:
         if _hidden_attend(convention, problem, EXP_RANGE):
