@@ -236,8 +236,9 @@ def _with_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case,
     asked = [(axis, each) for axis in ("attn", "padding") for each in convention.offer[axis]]
     masks = [each for each in asked if each[1] not in {"none", "causal"}]
     floats = [each for each in masks if each[1].startswith("float")]
+    padding = [each for each in masks if each[0] == "padding"]
     switches = [each for each in asked if each[1] == "causal" != case.attn]
-    for axis, value in dict.fromkeys((*masks[:1], *floats[:1], *switches)):
+    for axis, value in dict.fromkeys((*masks[:1], *padding[:1], *floats[:1], *switches)):
         masked = case.replace(**{axis: value})
         for key, passed in convention.masks.by_parameter(make_problem(masked)).items():
             named = " and ".join(f"`{name.rpartition('.')[2]}`" for name in passed)
