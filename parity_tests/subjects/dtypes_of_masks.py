@@ -28,3 +28,24 @@ class NoShortMasksDoubled(NoShortMasks):
     """Wrong: its output is twice as large."""
 
     factor = 2
+
+
+class OffsetInFloat32(nn.Module):
+    """Right: what it adds to scores for a mask is float32, so that bfloat16 raises with it alone."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv, self.proj = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x, bias=None, mask=None):
+        """Return (N, L, E); the bias is added, and 0 of the mask (N, L) hides."""
+        parts = self.qkv(x).chunk(3, dim=-1)
+        q, k, v = (p.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for p in parts)
+        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+        scores = scores if bias is None else scores + bias
+        if mask is not None:
+            scores = scores + (mask == 0)[:, None, None] * -1e8
+        weights = scores.softmax(-1)
+        mixed = weights @ v.to(weights.dtype)
+        return self.proj(mixed.transpose(1, 2).flatten(2))

@@ -34,6 +34,8 @@ NEARLY = 0.95  # explained by one: a second bug would explain how roundings fell
 MIN_TELLING_CASES = 2  # telling cases that a confident name rests on, at least
 EXPERIMENT_TIME_SHARE = 2 / 3  # of the time that is left when no single name fits: for experiments
 MIN_EXPERIMENT_SECONDS = 1.5  # though the names took longer than they should
+# How much longer what is compiled for each size may be examined: a call takes 0.1 s and more.
+COMPILED = 3
 FITTED = "fitted"  # the convention of what small calls showed
 UNSURE = (
     "what the axes of the inputs mean was found by small calls, of which some raised: mend this "
@@ -60,6 +62,8 @@ def diagnose(
     """
     if not failures:
         return _crashes_alone(candidate, budget) if crashes else ()
+    if getattr(candidate, "compiles", False):
+        budget *= COMPILED
     session = _Session(candidate, failures, budget, shrunk)
     findings, extra = call_effects.from_findings(session.failing)
     habit = call_effects.name_state(candidate, session.failing, session.running)

@@ -20,3 +20,12 @@ def test_a_dtype_that_masks_raise_in_is_left_out() -> None:
 def test_what_is_wrong_in_the_others_fails() -> None:
     """The dtype is left out, and not the layer."""
     assert Outcome.FAIL == judged("NoShortMasksDoubled", fail_fast=True).outcome
+
+
+def test_each_dtype_is_tried_with_padding_beside_an_addend() -> None:
+    """Kills one mask for all of them: bfloat16 was offered, and each case with padding failed."""
+    verdict = judged("OffsetInFloat32")
+    assert 0 == verdict.failed, verdict.sentence
+    (row,) = (r for r in verdict.features if (r.axis, r.value) == ("dtype", "bfloat16"))
+    assert 0 == row.cases
+    assert "with `mask` it raised RuntimeError" in row.note
