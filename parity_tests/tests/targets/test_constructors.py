@@ -73,7 +73,9 @@ def test_what_no_call_or_constructor_does_without_is_given(name: str) -> None:
 
 
 def test_a_required_mask_of_torchs_name_has_torchs_meaning() -> None:
-    """It fails, in calls that were all made."""
-    verdict = checked("LikeTorchsInverted")
+    """It fails, in calls that were all made, and is said to keep what it should hide."""
+    verdict = checked("LikeTorchsInverted", diagnose=True)
     assert Outcome.FAIL is verdict.outcome
+    (found,) = verdict.diagnosis
+    assert "True or 1 of `key_padding_mask` keeps a key that it should hide" in found.title
     assert not any("could not be called" in note for note in verdict.notes)
