@@ -133,6 +133,14 @@ class OfOptionalWidths(Layer):
         self.k_proj = nn.Linear(v_channels, qk_channels)
 
 
+class OfDtype(Layer):
+    """Its constructor wants the dtype of its weights."""
+
+    def __init__(self, embed_dim, num_heads, dtype):
+        super().__init__(embed_dim, num_heads)
+        self.q_proj = nn.Linear(embed_dim, embed_dim, dtype=dtype)
+
+
 class KeysAndValuesAsOne(Layer):
     """One projection of keys and values, and lengths (N,) that it cannot do without."""
 

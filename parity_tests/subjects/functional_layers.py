@@ -1,4 +1,4 @@
-"""Attentions of flax.linen and haiku, which make their weights within a first call."""
+"""Attentions of flax and haiku; those of flax.linen and haiku make their weights in a first call."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import flax.linen
 import haiku
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 
 def attend(q, k, v, heads, mask=None, factor=1.0):
@@ -118,6 +119,31 @@ class OfHaiku(haiku.Module):
 
 
 class OfHaikuTwice(OfHaiku):
+    """Takes the scores twice."""
+
+    factor = 2.0
+
+
+class OfNnx(nnx.Module):
+    """A module of flax.nnx, whose metaclass takes whatever its constructor takes."""
+
+    factor = 1.0
+
+    def __init__(self, dim: int, num_heads: int, dtype: jnp.dtype, *, rngs: nnx.Rngs):
+        self.num_heads = num_heads
+        self.query, self.key, self.value, self.out = (
+            nnx.Linear(dim, dim, param_dtype=dtype, rngs=rngs) for _ in range(4)
+        )
+        self.layer_norm = nnx.LayerNorm(dim, rngs=rngs)
+
+    def __call__(self, x, mask=None):
+        """Return (N, L, E), of inputs that are normed first."""
+        x = self.layer_norm(x)
+        rows = self.query(x), self.key(x), self.value(x)
+        return self.out(attend(*rows, self.num_heads, mask, factor=self.factor))
+
+
+class OfNnxTwice(OfNnx):
     """Takes the scores twice."""
 
     factor = 2.0

@@ -65,9 +65,11 @@ def test_inputs_in_a_tuple_are_judged() -> None:
     assert Outcome.FAIL is checked("InATupleExchanged").outcome
 
 
-@pytest.mark.parametrize("name", ["OfOptionalWidths", "KeysAndValuesAsOne", "LikeTorchs"])
+@pytest.mark.parametrize(
+    "name", ["OfOptionalWidths", "OfDtype", "KeysAndValuesAsOne", "LikeTorchs"]
+)
 def test_what_no_call_or_constructor_does_without_is_given(name: str) -> None:
-    """Widths that default to None, lengths of samples, and a mask of torch's name."""
+    """Widths that default to None, a dtype, lengths of samples, a mask of torch's name."""
     verdict = checked(name)
     assert Outcome.PASS is verdict.outcome, verdict.sentence
 

@@ -36,7 +36,18 @@ def test_right_ones_pass(name: str) -> None:
     assert [each for each in verdict.notes if each.startswith("called with params.")]
 
 
-@pytest.mark.parametrize("name", ["CompactTwice", "OfHaikuTwice", "OfKeyTwice"])
+def test_a_module_of_nnx_is_built_by_the_parameters_of_its_constructor() -> None:
+    """It gets streams of random numbers and a dtype; its norm, named by its class, is taken out.
+
+    Kills the signature of the metaclass, which says nothing.
+    """
+    verdict = judged("OfNnx")
+    assert 0 == verdict.failed, verdict
+    assert verdict.passed
+    assert any("`layer_norm` taken out" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("name", ["CompactTwice", "OfHaikuTwice", "OfKeyTwice", "OfNnxTwice"])
 def test_wrong_ones_fail(name: str) -> None:
     """Doubled scores are seen."""
     assert judged(name).failed

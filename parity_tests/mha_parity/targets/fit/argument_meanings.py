@@ -32,7 +32,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ((r"^(rng|generator|random_state)$|^((rnd|rng|prng|random|init|jax)_?)?key$"),
      ("random", "width")),
     (r"^rngs$", ("rngs",)),
-    (r"^(param_?)?dtype$", ("dtype",)),
+    (r"^(param_?)?dtype$", ("dtype", "torch_dtype")),
     (r"idx|index|axis", ("zero",)),
     ((r"temperature|^temp$|^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"
       r"|^norm_fact(or)?$"), ("root", "inverse_root")),
@@ -84,8 +84,8 @@ class LayerSizes:
         """Return what an argument of this meaning gets."""
         if meaning in {"random", "rngs"}:
             return random_source(streams=meaning == "rngs")
-        if meaning == "dtype":
-            return getattr(sys.modules.get("torch"), "float32", np.float32)
+        if meaning == "torch_dtype":
+            return getattr(sys.modules.get("torch"), "float32", None)
         width, packed = self.width, 3 * self.width
         shapes = {
             "matrix": (width, width), "vector": (width,), "packed_rows": (packed, width),
@@ -100,6 +100,7 @@ class LayerSizes:
             "inverse_root": 1 / math.sqrt(width / self.heads),
             "off": False, "dropout": self.dropout, "zero": 0, "one": 1.0, "device": "cpu",
             "none": None, "axis": -2,  # that of rows
+            "dtype": np.float32,
             "part": 2, "one_row": 1,  # shorter than what is judged: several parts, and a rest
         }[meaning]  # fmt: skip
 
