@@ -8,6 +8,7 @@ from mha_parity.selftest.diagnosis_table import (
     GROUPS,
     HALVES,
     PAGE,
+    SETS,
     diagnosis_tables,
     read_settled,
     share_found,
@@ -38,6 +39,7 @@ def test_every_line_is_settled() -> None:
         assert each.bug
         assert each.settled
         assert bool(each.diagnosis) is (each.verdict != "not red")
+        assert each.half != "held out" or 0 <= each.batch < len(SETS)  # else it has no row
 
 
 def test_development_half_is_within_the_limit() -> None:
