@@ -145,6 +145,20 @@ def test_a_mean_of_unequal_shares_is_read(caller: Callable[..., Caller], full_of
     assert "0.25, 0.25, 0.5 times those of heads 0 … 2, expected 1/3 of each" in found
 
 
+@pytest.mark.parametrize("inputs", ["cross", "self"])
+def test_transposed_weights_are_said(inputs: str, caller: Callable[..., Caller]) -> None:
+    """By their numbers, whether S is L or not. Kills the shape alone, and rows of odd sums."""
+
+    def transposed(problem: Problem) -> Answer:
+        found = Attention(problem).answer()
+        weights = None if found.weights is None else found.weights.swapaxes(-1, -2)
+        return replace(found, weights=weights)
+
+    offer = PLAIN | {"weights": ("none", "per_head"), "inputs": (inputs,)}
+    (found,) = returned(caller(transposed, offer))
+    assert "are transposed, (…, S, L) in place of (…, L, S); the output is right" in found
+
+
 def test_gradients_wrong_beyond_a_length_are_found(caller: Callable[..., Caller]) -> None:
     """A backward pass in tiles of 64 keys is right at all small sizes."""
     right = with_gradients(VJP)()

@@ -55,6 +55,8 @@ def _stage(trial: CallResult) -> str:
     expected = _shown(trial.problem, trial.right.stages["weights"])
     if weights is None or _same(weights, expected, trial):
         return ""
+    if _same(weights, expected.swapaxes(-1, -2), trial):
+        return "transposed, (…, S, L) in place of (…, L, S)"
     if weights.shape != expected.shape:
         return f"of shape {weights.shape}, expected {expected.shape}"
     stages = dict(_stages(trial.problem, trial.right.stages))
