@@ -49,7 +49,7 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "by_head": "in_proj of each head from its own channels",
             "shared": "one in_proj for all heads, each from its own channels",
             "none": "no projections",
-            "one_array": "no projections of one array, which is query, key and value",
+            "one_array": "one array as query, key and value, without projections",
         },
         "bias": {
             "no": "no in_proj bias",
