@@ -18,6 +18,7 @@ from mha_parity.targets.functional_modules import HoldsParameters
 from mha_parity.targets.load import load
 
 MADE_BY_A_CALL = "its parameters are made by a first call, and passed with each, by its library"
+ONE_ARRAY = "it takes one array as query, key and value, which no call has: judge it as it stands"
 UNFILLED = "and weights of E x E do not fill them"
 
 
@@ -56,6 +57,7 @@ def _not_written(bound: Fitted) -> str:
             bound.library, ListArrays
         ),
         "its weights are attributes of objects, which an adapter makes": _reads_attributes(bound),
+        ONE_ARRAY: bound.how.projection_of_case == "one_array",
         f"each head projects its own channels, {UNFILLED}": bound.how.projection in PROJECTIONS,
         f"its heads are as wide as the input, {UNFILLED}": bound.how.full_width,
     }

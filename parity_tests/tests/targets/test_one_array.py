@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.commands.adapt import source_of_adapter
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import parse
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
-from subject_checks import checks_of, load_subject
+from subject_checks import SUBJECTS, checks_of, load_subject
 
 FILE = "one_array.py"
 checked = checks_of(FILE, cases=60)
@@ -47,3 +48,10 @@ def test_another_key_is_not_asked() -> None:
     with pytest.raises(CandidateError, match="not asked: it takes one array") as caught:
         bound(other)
     assert "inconclusive" == caught.value.severity
+
+
+def test_its_adapter_is_left_to_its_author() -> None:
+    """A call has three arrays: lines that pass the query alone would be red for a right target."""
+    source = source_of_adapter(f"{SUBJECTS / FILE}:of_heads")
+    assert "one array as query, key and value" in source
+    assert "raise NotImplementedError" in source
