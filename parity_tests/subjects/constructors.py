@@ -37,6 +37,15 @@ class OfEvenWidths(Layer):
         super().__init__(embed_dim, num_heads)
 
 
+class OfOneSize(Layer):
+    """Its constructor takes one size alone, which small calls ask and no case does."""
+
+    def __init__(self, embed_dim, num_heads):
+        if (embed_dim, num_heads) != (24, 4):
+            raise ValueError("embed_dim should be 24")
+        super().__init__(embed_dim, num_heads)
+
+
 class BreaksAtOddWidths(Layer):
     """Wrong on purpose: a mistake of its constructor, which refuses nothing."""
 

@@ -37,3 +37,18 @@ def in_bfloat16(query, key, value):
 def doubled(query, key, value):
     """Wrong: by twice the log-sum-exp."""
     return merged(query, key, value, lambda sums: 2 * sums)
+
+
+def maximum_in_float16(query, key, value):
+    """Wrong: each tile's sum is carried on by its maximum, which is kept in float16."""
+
+    def summed(query, keys):
+        scores = query @ keys.mT
+        highest = scores.amax(-1, keepdim=True)
+        return scores, highest.half().to(highest.dtype), (scores - highest).exp()
+
+    query = query * query.shape[-1] ** -0.5
+    tiles = [summed(query, keys) for keys in key.split(TILE, -2)]
+    most = torch.stack([kept for _, kept, _ in tiles]).amax(0)
+    powers = torch.cat([part * (kept - most).exp() for _, kept, part in tiles], -1)
+    return powers / powers.sum(-1, keepdim=True) @ value

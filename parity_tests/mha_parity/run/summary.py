@@ -288,10 +288,12 @@ def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseR
     calls = [result for each in case_results for result in each.check_results]
     if not calls or any(each.answered for each in case_results):
         return
-    tried = [each for each in calls if not each.detail.startswith(NOT_ASKED)]
+    # All of them are not asked where a constructor refuses the sizes of every case.
+    tried = [each for each in calls if not each.detail.startswith(NOT_ASKED)] or calls
     said = Counter(each.kind for each in tried)
     first = next(each for each in tried if each.kind == said.most_common(1)[0][0])
-    sentence = first.detail.partition("\n")[0].removeprefix(f"{NOT_CALLED}: ")
+    sentence = first.detail.partition("\n")[0]
+    sentence = sentence.removeprefix(f"{NOT_CALLED}: ").removeprefix(f"{NOT_ASKED}: ")
     raise TargetError(
         f"{target} {NOT_CALLED} as {convention}: {sentence}; none of {counted_cases(len(tried))} "
         f"was answered, the first was {tried[0].case.id}; it should answer some: mend that, name "

@@ -17,6 +17,7 @@ from subject_checks import load_subject
         ("right", ""),
         ("in_float16", "the log-sum-exp of each tile is rounded to float16"),
         ("in_bfloat16", "the log-sum-exp of each tile is rounded to bfloat16"),
+        ("maximum_in_float16", "the maximum of each tile is rounded to float16"),
         ("doubled", "between tiles their ratio is off by up to"),
     ],
 )

@@ -22,6 +22,13 @@ def test_sizes_that_a_constructor_refuses_are_not_asked() -> None:
     assert said in verdict.sentence
 
 
+def test_a_constructor_that_refuses_every_case_is_one_sentence() -> None:
+    """Nothing can be judged: its words are said, and no traceback. Kills the empty list."""
+    said = "could not be called as fitted: its constructor refuses such sizes"
+    with pytest.raises(TargetError, match=said):
+        checked("OfOneSize")
+
+
 @pytest.mark.parametrize("name", ["BreaksAtOddWidths", "OfEvenWidthsUnscaled"])
 def test_a_mistake_is_no_refusal(name: str) -> None:
     """An IndexError is no word of a constructor's, and what is built is judged."""

@@ -32,9 +32,7 @@ from mha_parity.targets.conventions.optional_arguments import (
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.searched import SearchedCalls
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
-from mha_parity.targets.fit.refine import (
-    built_remarks,
-)
+from mha_parity.targets.fit.refine import built_remarks
 from mha_parity.targets.fit.refusals import (
     refusal_without_counterpart,
     refuse_around_unapplied,
