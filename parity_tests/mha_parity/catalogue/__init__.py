@@ -22,6 +22,7 @@ from mha_parity.catalogue import (
     not_drawn,
     outputs,
     padded_rows,
+    passed_cache,
     precision,
     projection,
     scaling,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 MODULES = (
     projection, biases, head_layout, scaling, softmax, block_softmax, masks, padded_rows,
     mask_values, causal,
-    appended, outputs, precision, batching, state, side_effects, kept_state,
+    appended, outputs, precision, batching, state, side_effects, kept_state, passed_cache,
     equivalents,
     gradients, layer_bugs, not_drawn,
 )  # fmt: skip
@@ -75,6 +76,7 @@ __all__ = [
     "not_drawn",
     "outputs",
     "padded_rows",
+    "passed_cache",
     "precision",
     "projection",
     "scaling",

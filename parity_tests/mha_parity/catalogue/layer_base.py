@@ -230,8 +230,11 @@ class Layer:
 def bound_layer(kind: type[Layer]) -> Convention:
     """Return a layer as the convention torch-module binds it."""
     from mha_parity.targets.bind import bind
+    from mha_parity.targets.conventions.cached_calls import find_cache
 
-    return bind(kind, "torch-module", probe=False)
+    bound = bind(kind, "torch-module", probe=False)
+    bound.cache = find_cache(bound)
+    return bound
 
 
 def with_right_fallback(candidate: Callable[[Problem], Answer]) -> Callable[[Problem], Answer]:

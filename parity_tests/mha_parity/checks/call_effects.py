@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index
-from mha_parity.checks import (
-    altered_problems,
-    dropout,
-    nonfinite_inputs,
-    rejected_inputs,
-    state,
-)
+from mha_parity.checks import altered_problems, dropout, further_problems, state
 from mha_parity.checks.altered_problems import other_problem
 from mha_parity.checks.call_sequence import copied
 from mha_parity.checks.forbidden_modules import ForbiddenModules
@@ -77,12 +71,10 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         FURTHER: "the calls that a check makes besides that of the case end, at sizes of their own",
         "weights reloaded": "a layer computes with the weights loaded last, and saves them",
     }
-    | dropout.CHECKS
-    | rejected_inputs.CHECKS
-    | nonfinite_inputs.CHECKS
+    | {**further_problems.CHECKS}
 )
 REPEAT = Schedule(first=FIRST, every=REPEAT_EVERY)  # of repeated calls
-# Of dropout, rejected inputs, NaN and sequences of calls, on further problems.
+# Of dropout, rejected inputs, NaN, caches and sequences of calls, on further problems.
 EXTRA = Schedule(first=12, every=101)
 LEAST_MASK = -1e3  # what a mask adds to the score of a key that may have a weight next to another's
 COMPILED = (
@@ -151,25 +143,13 @@ class MonitoredCandidate:
             found = self.repeated_answers(problem, call, answer, kept)
             findings += self._further("repeated calls", found)
         if not related and (number := EXTRA.number(problem.case)):
-            for name, further in self._extra(problem, number):
+            for name, further in further_problems.further_checks(self.bound, problem, number):
                 findings += self._further(name, further)
             if not failed:
                 sequence = state.check_statelessness(self.bound, problem, number)
                 findings += self._further("statelessness", sequence)
         before_call.restore()  # the further calls may have changed it again
         return dataclasses.replace(with_findings(kept, findings), lost=tuple(self._lost))
-
-    def _extra(self, problem: Problem, number: int) -> Iterator[tuple[str, Iterator[str]]]:
-        """Yield the checks of dropout, refused inputs and NaN, on problems like this one."""
-        checks = {
-            "dropout": dropout.check_dropout(self.bound, problem.case, number),
-            "rejected inputs": rejected_inputs.check_rejected_inputs(self.bound, problem.case),
-            nonfinite_inputs.NAME: nonfinite_inputs.check_nonfinite_inputs(
-                self.bound, problem.case, number
-            ),
-        }
-        for name, findings in checks.items():
-            yield name, _until_refused(findings)
 
     def _further(self, name: str, findings: Iterator[str]) -> Iterator[str]:
         """Yield the findings of further calls, unless such a call ended an earlier process.
@@ -284,11 +264,6 @@ def sees_own_keys(problem: Problem) -> bool:
     own = problem.weights_shape[-1] - problem.appended
     visible = ~problem.hidden()[..., :own] & (problem.additive()[..., :own] > LEAST_MASK)
     return bool(visible.any())
-
-
-def _until_refused(findings: Iterator[str]) -> Iterator[str]:
-    with contextlib.suppress(CandidateError):  # refused: the check does not apply
-        yield from findings
 
 
 def with_findings(answer: Answer, findings: list[str]) -> Answer:

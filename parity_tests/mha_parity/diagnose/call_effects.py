@@ -9,7 +9,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.state import INPUTS
-from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
+from mha_parity.checks import cached_rows, further_problems, nonfinite_inputs, state
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import as_float64
 from mha_parity.core.features import PLAIN, label
@@ -55,10 +55,12 @@ REMEDIES = {
     "torch.Generator), and put back what is set",
     RELOADED: "read the weights in each call, and keep nothing from one call to the next: look for "
     "copies of weights, buffers and attributes that a call writes",
+    cached_rows.NAME: "append the keys and values of each call behind those of the cache, sample "
+    "by sample, return both, and let row t of a sequence see rows 0 to t",
     ALIASING: "return an array of its own: neither an input, nor a buffer that is used again",
 }
 SAVED = "let state_dict() return the arrays that load_state_dict() was given, in their layout"
-EXTRA_CHECKS = {*dropout.CHECKS, *rejected_inputs.CHECKS, nonfinite_inputs.NAME} - {"dropout off"}
+EXTRA_CHECKS = {*further_problems.CHECKS} - {"dropout off"}
 SEEDS = 8
 CASES_A_SIDE = 5  # cases on either side that a border between sizes rests on
 PARTLY = 0.5  # explained by what calls do with one feature alone: less than all
@@ -115,7 +117,8 @@ def _from_finding(note: str, shared: str = "") -> Diagnosis:
     check, _, sentence = note.partition(": ")
     if state.OLD_WEIGHTS in sentence:
         return _known("stale-weights", sentence)[0]
-    causes = (bug for clause, bug in state.CAUSES.items() if clause in sentence)
+    clauses = {**state.CAUSES, **cached_rows.CAUSES}
+    causes = (bug for clause, bug in clauses.items() if clause in sentence)
     bug = NAMES.get(check) or next(causes, None)
     if bug is not None:
         return _known(bug, sentence)[0]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.targets.backends.base import Library
+    from mha_parity.targets.conventions.cache_use import CacheUse
     from mha_parity.targets.masks.plan import MaskPlan
 
 # A small case of a whole layer: conventions begin with it.
@@ -67,7 +68,8 @@ class Convention(ABC):
     the narrower ones that they are answered in. ``masks`` is what small calls showed of the mask
     parameters, ``meanings`` says it and ``untried`` why nothing is known of one, by key.
     ``hides_future``: it is causal by itself. ``remarks`` is what to know of every answer.
-    ``own_weights`` are those that it is judged with over all else.
+    ``own_weights`` are those that it is judged with over all else. ``cache`` is how a key/value
+    cache is passed, None where none is found.
     """
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
@@ -111,6 +113,7 @@ class Convention(ABC):
         self.offer: Offer = self.claims()
         self.answer_dtypes: dict[str, str] = {}
         self.own_weights: OwnWeights | None = None
+        self.cache: CacheUse | None = None
 
     @property
     def convention(self) -> str:

@@ -33,7 +33,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
      ("random", "width")),
     (r"^rngs$", ("rngs",)),
     (r"^(param_?)?dtype$", ("dtype", "torch_dtype")),
-    (r"idx|index|axis", ("zero",)),
+    (r"idx|index|axis|^start_?pos(ition)?$", ("zero",)),
     ((r"temperature|^temp$|^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"
       r"|^norm_fact(or)?$"), ("root", "inverse_root")),
     (r"rel.*bias|pos.*bias|^add_bias", ()),

@@ -317,5 +317,5 @@ def _of_one_length(how: Interpretation) -> Iterator[Interpretation]:
 
 def _positions(named: Sequence[inspect.Parameter], of: str) -> tuple[str, ...]:
     """Return the required parameters that speak of positions: torch's layer knows none."""
-    required = [each.name for each in named if each.default is each.empty]
-    return tuple(name for name in required if parameters.role(name, of) is Role.POSITIONS)
+    required = [p for p in named if p.default is p.empty and not call_roles.counts_rows_before(p)]
+    return tuple(p.name for p in required if parameters.role(p.name, of) is Role.POSITIONS)

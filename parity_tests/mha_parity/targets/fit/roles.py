@@ -44,6 +44,8 @@ _INPUT_HEADS = re.compile(r"^(query|key|value)_heads$")
 # What a dictionary of all weights is called.
 PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
 RANDOM = "random"  # what a source of random numbers means
+FIRST_ROW = "zero"  # what the number of rows before those of a call means
+_FIRST_ROW = re.compile(r"^start_?pos(ition)?$|^(pos|offset|(cache|past)_(position|len|length))$")
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 
 
@@ -154,9 +156,13 @@ def is_key(name: str) -> bool:
 def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a layer's call."""
     named = [p for p in named if p.name not in parameters.MODES]
-    drawn = [p.name for p in named if p.default is p.empty and is_random_source(p.name)]
-    if drawn:
-        yield from _drawn_from(named, drawn)
+    given = [
+        (p.name, RANDOM if is_random_source(p.name) else FIRST_ROW)
+        for p in named
+        if p.default is p.empty and (is_random_source(p.name) or counts_rows_before(p))
+    ]
+    if given:
+        yield from _with_given(named, given)
         return
     height, width = map_sizes([p.name for p in named if p.default is p.empty])
     other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
@@ -207,15 +213,23 @@ def with_random_keys(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAs
     """Yield the roles of a layer's call whose second parameter, `key`, is one of random numbers."""
     required = [p.name for p in named if p.default is p.empty]
     if "jax" in sys.modules and required[1:2] == ["key"]:
-        yield from _drawn_from(named, ["key"])
+        yield from _with_given(named, [("key", RANDOM)])
 
 
-def _drawn_from(
-    named: Sequence[inspect.Parameter], drawn: Sequence[str]
+def _with_given(
+    named: Sequence[inspect.Parameter], given: Sequence[tuple[str, str]]
 ) -> Iterator[ParameterAssignment]:
-    """Yield the roles of a layer's call in which some parameters are sources of random numbers."""
-    for roles in of_layer([p for p in named if p.name not in drawn]):
-        yield replace(roles, sizes=(*roles.sizes, *((name, RANDOM) for name in drawn)))
+    """Yield the roles of a layer's call in which some parameters have meanings already."""
+    names_given = dict(given)
+    for roles in of_layer([p for p in named if p.name not in names_given]):
+        yield replace(roles, sizes=(*roles.sizes, *given))
+
+
+def counts_rows_before(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is the number of rows before those of a call, as decoding has."""
+    whole = parameter.annotation in {int, "int"} or type(parameter.default) is int
+    by_name = parameter.name.lower().startswith("start")
+    return (whole or by_name) and bool(_FIRST_ROW.search(parameter.name.lower()))
 
 
 def is_random_source(name: str) -> bool:

@@ -1,0 +1,207 @@
+"""Check that rows asked with a key/value cache are those of the whole sequence.
+
+Two sequences are begun by one object and go on alternately, row by row, each with its own cache.
+Where the object keeps the cache, and is told where a call begins, a shorter one follows the first.
+The last row of a sequence sees all rows before it, with the causal rule as without: what a new
+object answers to the whole is what each row should be. Where a row departs, it is asked again with
+each row before it changed, which shows those that it sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.cases.variants import plain_variant
+from mha_parity.checks.altered_problems import other_rows
+from mha_parity.core.candidate import REMARK, CandidateError
+from mha_parity.core.compare import describe_difference, equal_up_to_rounding
+from mha_parity.core.features import PLAIN
+from mha_parity.core.problem import INPUTS
+from mha_parity.targets.conventions.cached_calls import CachedCalls, last_row, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.cache_use import CacheUse
+
+NAME = "rows with a cache"
+CHECKS = {NAME: "rows that are asked with a key/value cache are those of the whole sequence"}
+LENGTH, HEAD_DIM = 6, 3
+SHORTER = 2  # rows fewer, of a sequence that follows another
+BEGINS = (2, 1, 3)  # rows of the first call, by the number of the case
+TWICE = "it is right with its own key and value twice"
+OTHER_SEQUENCE = "it is right with the rows of another sequence before it"
+STALE = "it sees rows of the sequence before this one"
+OTHER_SAMPLES = "it is right with the rows of other samples before it"
+FORGETS = "it sees no row of the calls before the last one"
+UNSEEN = "it does not see row"
+AFTERWARDS = "in the answer without a cache of an object that was called with one"
+# Clauses that end a finding -> the bug of the catalogue that they are of.
+CAUSES: Mapping[str, str] = MappingProxyType({
+    TWICE: "cache-row-twice",
+    FORGETS: "cache-forgets",
+    OTHER_SEQUENCE: "cache-shared",
+    OTHER_SAMPLES: "cache-samples-mixed",
+})  # fmt: skip
+
+
+def check_cached_rows(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
+    """Yield the findings on the rows of small sequences of the kind of a problem.
+
+    ``number`` is that of the case among those for which this is asked. A layer that is given as it
+    is answers rows of the problem itself.
+    """
+    whole = None if bound.cache is None else _sequence(bound, problem)
+    if whole is not None and bound.cache is not None:
+        yield NAME
+        sequences = CachedSequences(bound, bound.cache, whole, BEGINS[number % len(BEGINS)])
+        yield from list(sequences.rows_in_turn()) or sequences.rows_together()
+
+
+def _sequence(bound: Convention, problem: Problem) -> Problem | None:
+    """Return a plain problem of self-attention of several rows; None where there is none."""
+    case = problem.case
+    if "self" not in bound.offer["inputs"]:
+        return None
+    if bound.own_weights is None:
+        offer = {**bound.offer, "inputs": ("self",)}
+        alike = case.replace(inputs="self", weights="none", gradients="no")
+        small = plain_variant(alike, offer, LENGTH, LENGTH, HEAD_DIM, square=True)
+        return None if small is None else make_problem(small)
+    plain = {axis: PLAIN[axis] for axis in ("regime", "masked_rows", "padding")}
+    is_plain = plain.items() <= case.features().items() and case.inputs == "self"
+    sees_all = problem.attn_mask is None and problem.is_causal <= bound.hides_future
+    return rows(problem, 0, LENGTH) if is_plain and sees_all and case.queries >= LENGTH else None
+
+
+class CachedSequences:
+    """Two sequences that one object is asked row by row; one where no other can be begun."""
+
+    def __init__(self, bound: Convention, use: CacheUse, whole: Problem, begin: int) -> None:
+        self.bound, self.use, self.begin = bound, use, begin
+        several = not use.kept_inside or use.first_row
+        self.sequences = [whole, other_rows(whole)] if several else [whole]
+
+    def rows_in_turn(self) -> Iterator[str]:
+        """Yield the first row that departs from the last one of the rows up to it."""
+        calls = CachedCalls(self.bound, self.use)
+        for place, before, output in self._asked(calls, self.sequences, LENGTH):
+            expected = last_row(self.bound, self.sequences[place], before + 1)
+            if not equal_up_to_rounding(expected, output):
+                said = f"{describe_difference(expected, output)} in row {before}"
+                cause = self._cause(place, before, output) if expected.shape == output.shape else ""
+                yield f"{NAME}: {said}, asked with the cache of those before it{cause}."
+                return
+        with contextlib.suppress(CandidateError):
+            whole = self.sequences[0]
+            expected, after = self.bound(whole).output, calls.without_cache(whole)
+            if not equal_up_to_rounding(expected, after):
+                yield f"{NAME}: {describe_difference(expected, after)} {AFTERWARDS}."
+
+    def rows_together(self) -> Iterator[str]:
+        """Yield that a causal layer answers two rows of one call otherwise: many take one alone."""
+        if not self.bound.hides_future:
+            return
+        calls, end = CachedCalls(self.bound, self.use), self.begin + 2
+        with contextlib.suppress(CandidateError):
+            whole = rows(self.sequences[0], 0, end)
+            cache = calls.begin(rows(whole, 0, self.begin))[1]
+            output = calls.go_on(rows(whole, self.begin, end), self.begin, cache)[0].output
+            expected = self.bound(whole).output[:, self.begin :]
+            if not equal_up_to_rounding(expected, output):
+                yield (
+                    f"{REMARK}Two new rows in one call with a cache are not those of the whole "
+                    f"({describe_difference(expected, output)}): pass one row at a time."
+                )
+
+    def _asked(
+        self, calls: CachedCalls, sequences: Sequence[Problem], end: int
+    ) -> Iterator[tuple[int, int, Array]]:
+        """Yield the place of a sequence, a row of it and the answer to that, the first ones not."""
+        if self.use.kept_inside:
+            for place, each in enumerate(sequences):
+                yield from self._row_by_row(calls, {place: each}, end - place * SHORTER)
+        else:
+            yield from self._row_by_row(calls, dict(enumerate(sequences)), end)
+
+    def _row_by_row(
+        self, calls: CachedCalls, sequences: Mapping[int, Problem], end: int
+    ) -> Iterator[tuple[int, int, Array]]:
+        """Yield the answers to rows of sequences that go on alternately."""
+        caches = {at: calls.begin(rows(each, 0, self.begin))[1] for at, each in sequences.items()}
+        for before in range(self.begin, end):
+            for place, each in sequences.items():
+                one = rows(each, before, before + 1)
+                answer, caches[place] = calls.go_on(one, before, caches[place])
+                yield place, before, answer.output
+
+    def _cause(self, place: int, before: int, output: Array) -> str:
+        """Return the clause that says what a row has seen, where it is known."""
+        whole = self.sequences[place]
+        others = self.sequences[1 - place] if len(self.sequences) > 1 else None
+        for clause, changed in _others(whole, others, before):
+            with contextlib.suppress(CandidateError):
+                if equal_up_to_rounding(self.bound(changed).output[:, -1:], output):
+                    return f": {clause}"
+        unseen = [row for row in range(before) if not self._sees(place, before, row, output)]
+        if unseen and unseen == list(range(before - 1)):
+            return f": {FORGETS}"
+        listed = ", ".join(str(row) for row in unseen)
+        return f": {UNSEEN}{'s' if len(unseen) > 1 else ''} {listed}" if unseen else ""
+
+    def _sees(self, place: int, before: int, row: int, output: Array) -> bool:
+        """Return whether another row before it changes the answer to a row."""
+        sequences = list(self.sequences)
+        sequences[place] = _changed(sequences[place], row)
+        calls = CachedCalls(self.bound, self.use)
+        asked = self._asked(calls, sequences, LENGTH)
+        again = next(found for at, number, found in asked if (at, number) == (place, before))
+        return not equal_up_to_rounding(output, again)
+
+
+def _others(whole: Problem, other: Problem | None, before: int) -> Iterator[tuple[str, Problem]]:
+    """Yield the sequences of which a wrong row may be the last, each with what to say of it."""
+    own = rows(whole, 0, before + 1)
+    yield TWICE, _joined(own, (own, rows(whole, before, before + 1)))
+    last = rows(whole, before, before + 1)
+    if other is not None:
+        yield OTHER_SEQUENCE, _joined(own, (rows(other, 0, before), last))
+        stale = rows(other, before + 1, LENGTH)
+        yield STALE, _joined(own, (rows(whole, 0, before), stale, last))
+    if whole.case.batch > 1:
+        first = rows(whole, 0, before)
+        samples = _with_inputs(first, lambda array: array[::-1])
+        yield OTHER_SAMPLES, _joined(own, (samples, last))
+
+
+def _joined(problem: Problem, parts: Iterable[Problem]) -> Problem:
+    """Return a problem with the rows of several after each other."""
+    found = list(parts)
+    length = sum(each.case.queries for each in found)
+    joined = np.concatenate([each.query for each in found], axis=1)
+    case = problem.case.replace(queries=length, keys=length)
+    return problem.replace(case=case, **dict.fromkeys(INPUTS, joined))
+
+
+def _changed(problem: Problem, row: int) -> Problem:
+    """Return the problem with another row at one place."""
+
+    def other(array: Array) -> Array:
+        changed = array.copy()
+        changed[:, row] = -changed[:, row]
+        return changed
+
+    return _with_inputs(problem, other)
+
+
+def _with_inputs(problem: Problem, change: Any) -> Problem:
+    """Return a problem of self-attention with its one array changed."""
+    return problem.replace(**dict.fromkeys(INPUTS, change(problem.query)))

@@ -1,0 +1,47 @@
+"""The checks that ask a target problems of their own, at some places in the draw."""
+
+from __future__ import annotations
+
+import contextlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mha_parity.checks import cached_rows, dropout, nonfinite_inputs, rejected_inputs
+from mha_parity.core.candidate import CandidateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+CHECKS: Mapping[str, str] = MappingProxyType({
+    **dropout.CHECKS,
+    **rejected_inputs.CHECKS,
+    **nonfinite_inputs.CHECKS,
+    **cached_rows.CHECKS,
+})  # fmt: skip
+
+
+def further_checks(
+    bound: Convention, problem: Problem, number: int
+) -> Iterator[tuple[str, Iterator[str]]]:
+    """Yield the name of each check and its findings, on problems like this one.
+
+    ``number`` is that of the case among those for which they are asked. What refuses such a problem
+    is not asked further.
+    """
+    case = problem.case
+    findings = {
+        "dropout": dropout.check_dropout(bound, case, number),
+        "rejected inputs": rejected_inputs.check_rejected_inputs(bound, case),
+        nonfinite_inputs.NAME: nonfinite_inputs.check_nonfinite_inputs(bound, case, number),
+    }
+    for name, each in findings.items():
+        yield name, _until_refused(each)
+    yield cached_rows.NAME, cached_rows.check_cached_rows(bound, problem, number)
+
+
+def _until_refused(findings: Iterator[str]) -> Iterator[str]:
+    with contextlib.suppress(CandidateError):  # refused: the check does not apply
+        yield from findings

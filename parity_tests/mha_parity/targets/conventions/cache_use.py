@@ -1,0 +1,39 @@
+"""How a target is called with a key/value cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEANING = "takes what a call on the rows before returned"
+FILLED = "takes a container that calls fill with keys and values"
+KEPT = "True keeps the keys and values of a call for the next ones"
+BEFORE = "takes the number of rows before those of the call, whose keys the object keeps"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """How a target is called with a cache.
+
+    ``parameters`` take it, none where the object keeps it; ``switches`` are True; ``first_row``
+    get the number of rows before. ``begun`` is what the first call is passed: "" for the default,
+    or the container that the target fills. ``places`` are those of the cache in what is returned.
+    """
+
+    parameters: tuple[str, ...]
+    switches: tuple[str, ...] = ()
+    first_row: tuple[str, ...] = ()
+    begun: str = ""
+    places: tuple[int, ...] = ()
+
+    @property
+    def kept_inside(self) -> bool:
+        """Whether the object keeps the cache itself."""
+        return not self.parameters
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What to say of each parameter, by its key."""
+        said = dict.fromkeys(self.parameters, FILLED if self.begun else MEANING)
+        if self.kept_inside:
+            said |= dict.fromkeys(self.first_row, BEFORE) | dict.fromkeys(self.switches, KEPT)
+        return {f"call.{name}": text for name, text in said.items()}

@@ -1,0 +1,252 @@
+"""Calls with a key/value cache: which parameters take one, where it comes back, how it is begun.
+
+A layer that decodes is called on new rows alone, with the keys and values of the rows before. The
+cache is taken as it came back: nothing is read in it. What is not found by a few small calls is
+left at its default, which the verdict says.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+from inspect import Parameter as Kind
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.cases.variants import plain_variant
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.core.parameters import Role
+from mha_parity.core.problem import INPUTS
+from mha_parity.targets.attribution import attributed
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions.cache_use import CacheUse
+from mha_parity.targets.conventions.canonical_layout import without_names
+from mha_parity.targets.fit.roles import counts_rows_before
+from mha_parity.targets.parameters import role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from inspect import Parameter
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+LENGTH, HEAD_DIM = 6, 5  # of small problems; no part of the rows is as long as a head is wide
+BEFORE = 3  # rows whose cache is passed on
+_CACHE = re.compile(r"cache|past|incremental")
+_RETURNS = re.compile(r"cache|past|present|(^|_)kvs?(_|$)")
+_BEGUN: dict[str, Callable[[], Any]] = {"": lambda: None, "dict": dict, "list": list}
+
+
+class CachedAnswer(NamedTuple):
+    """The output of a call, (N, L, H Dv), and what came back beside it."""
+
+    output: Array
+    beside: tuple[Any, ...]
+
+
+class CachedCalls:
+    """Calls of one object on rows of a sequence, each with the cache of those before."""
+
+    def __init__(self, bound: Convention, use: CacheUse, function: Any = None) -> None:
+        self.bound, self.use, self.function = bound, use, function
+
+    def begin(self, problem: Problem) -> tuple[CachedAnswer, tuple[Any, ...]]:
+        """Return the answer to the first rows of a sequence, and the cache."""
+        cache = (_BEGUN[self.use.begun](),) if self.use.begun else ()
+        answer = self.ask(problem, 0, cache)
+        return answer, cache or self.cache_of(answer)
+
+    def go_on(
+        self, problem: Problem, before: int, cache: tuple[Any, ...]
+    ) -> tuple[CachedAnswer, tuple[Any, ...]]:
+        """Return the answer to further rows, and the cache after them."""
+        answer = self.ask(problem, before, cache)
+        return answer, cache if self.use.begun else self.cache_of(answer)
+
+    def cache_of(self, answer: CachedAnswer) -> tuple[Any, ...]:
+        """Return the cache in what a call returned."""
+        return _at(answer.beside, self.use)
+
+    def without_cache(self, problem: Problem) -> Array:
+        """Return what the object answers to a call without a cache."""
+        call = replace(self.bound.prepare(problem), function=self.function, pull=None)
+        return self.bound.answer(problem, call.make()).output
+
+    def ask(self, problem: Problem, before: int, cache: tuple[Any, ...]) -> CachedAnswer:
+        """Return what a call on rows behind ``before`` others returned."""
+        given: dict[str, Any] = dict.fromkeys(self.use.switches, True)
+        given |= dict.fromkeys(self.use.first_row, before)
+        given |= dict(zip(self.use.parameters, cache, strict=False))
+        call = self.bound.prepare(problem)
+        self.function = self.function or call.function
+        named = self.bound.call_parameters
+        args, kwargs = with_values(named, call.args, call.kwargs, given)
+        call = replace(call, function=self.function, args=args, kwargs=kwargs, pull=None)
+        result = call.make()
+        self.bound.record(call)
+        several = _several(result)
+        place = _output_place(self.bound, problem, several)
+        output = self.bound.answer(problem, result if place is None else several[place]).output
+        return CachedAnswer(output, tuple(several[(place or 0) + 1 :]))
+
+
+def with_values(
+    named: Sequence[Parameter], args: tuple[Any, ...], kwargs: Any, given: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with other values of some parameters, by name."""
+    changed, by_name = list(args), dict(kwargs)
+    for place, each in enumerate(named):
+        if each.name not in given:
+            continue
+        if place < len(changed) and each.kind is not Kind.KEYWORD_ONLY:
+            changed[place] = given[each.name]
+        else:
+            by_name[each.name] = given[each.name]
+    return tuple(changed), by_name
+
+
+def find_cache(bound: Convention) -> CacheUse | None:
+    """Return how the target is called with a cache; None where it has none, or small calls fail.
+
+    A way whose answer to one row more is that of the whole is taken before any other.
+    """
+    uses = list(_uses(bound))
+    case = _small_case(bound) if uses else None
+    if case is None:
+        return None
+    problem = make_problem(case)
+    nearest = None
+    for use in uses:
+        with suppress(CandidateError), attributed(bound.subject):
+            for found, right in _tried(bound, use, problem):
+                if right:
+                    return found
+                nearest = nearest or found
+    return nearest
+
+
+def _small_case(bound: Convention) -> Case | None:
+    """Return a small case of self-attention without masks, None where there is none."""
+    if bound.of_one_length or "self" not in bound.offer["inputs"]:
+        return None
+    case = bound.plain_case().replace(inputs="self", gradients="no", weights="none")
+    offer = {**bound.offer, "inputs": ("self",)}
+    return plain_variant(case, offer, LENGTH, LENGTH, HEAD_DIM, square=True)
+
+
+def _uses(bound: Convention) -> Iterator[CacheUse]:
+    """Yield the ways to pass a cache that the names of the parameters allow, the likeliest first.
+
+    Where it stands in what is returned is left open.
+    """
+    named = bound.call_parameters
+    roles = {p.name: role(p.name, "call", p.default) for p in named}
+    of_cache = [p for p in named if roles[p.name] is Role.CACHE and _CACHE.search(p.name.lower())]
+    switches = [p for p in of_cache if isinstance(p.default, bool) or _says_use(p)]
+    takes = tuple(p.name for p in of_cache if p not in switches)
+    returns = [
+        p for p in named
+        if roles[p.name] is Role.RETURN and isinstance(p.default, bool) and _RETURNS.search(p.name)
+    ]  # fmt: skip
+    on = tuple(p.name for p in (*switches, *returns))
+    first_row = tuple(p.name for p in named if counts_rows_before(p))
+    if not (takes or on or first_row):
+        return
+    for begun in _BEGUN if len(takes) == 1 else ("",):
+        yield CacheUse(takes, on, first_row, begun)
+    if takes and (on or first_row):
+        yield CacheUse((), on, first_row)
+
+
+def _says_use(parameter: Parameter) -> bool:
+    return parameter.name.startswith(("use_", "return_")) or parameter.annotation in {bool, "bool"}
+
+
+def _tried(bound: Convention, use: CacheUse, problem: Problem) -> Iterator[tuple[CacheUse, bool]]:
+    """Yield the ways that one row more is answered in, and whether it is that of the whole."""
+    whole = last_row(bound, problem, BEFORE + 1)
+    first, one = rows(problem, 0, BEFORE), rows(problem, BEFORE, BEFORE + 1)
+    own = bound(one).output
+    calls = CachedCalls(bound, use)
+    answer, cache = calls.begin(first)
+    for found in _placed(use, answer, cache):
+        calls = CachedCalls(bound, found, None if found.parameters else calls.function)
+        with suppress(CandidateError):
+            given = cache if found.begun or not found.parameters else _at(answer.beside, found)
+            output = calls.go_on(one, BEFORE, given)[0].output
+            if output.shape != whole.shape or not np.isfinite(output).all():
+                continue
+            right = equal_up_to_rounding(whole, output)
+            # What keeps nothing without being passed anything has no cache to judge.
+            if right or found.parameters or not equal_up_to_rounding(own, output):
+                yield found, right
+
+
+def _placed(use: CacheUse, answer: CachedAnswer, cache: tuple[Any, ...]) -> Iterator[CacheUse]:
+    """Yield where in what was returned the cache may stand."""
+    if not use.parameters or use.begun:
+        if not use.begun or cache[0]:  # a container that stayed empty is none
+            yield use
+        return
+    count = len(use.parameters)
+    beside = [place for place, each in enumerate(answer.beside) if _may_be_cache(each)]
+    if count == 1:
+        yield from (replace(use, places=(place,)) for place in beside)
+        if len(beside) > 1:
+            yield replace(use, places=tuple(beside))
+    elif len(beside) >= count:
+        yield replace(use, places=tuple(beside[:count]))
+
+
+def _at(beside: tuple[Any, ...], use: CacheUse) -> tuple[Any, ...]:
+    """Return what the parameters of the cache get; one parameter gets several arrays together."""
+    found = tuple(beside[place] for place in use.places)
+    return (found,) if len(use.parameters) == 1 < len(found) else found
+
+
+def _may_be_cache(each: Any) -> bool:
+    """Return whether something returned may be a cache; weights, (..., L, S), are none."""
+    if each is None or isinstance(each, bool | int | float | str):
+        return False
+    with suppress(CandidateError, TypeError, ValueError):
+        return bool(to_numpy(each, "the cache").shape[-2:] != (BEFORE, BEFORE))
+    return True
+
+
+def _several(result: Any) -> list[Any]:
+    given = without_names(result)
+    return list(given) if isinstance(given, tuple | list) else [given]
+
+
+def _output_place(bound: Convention, problem: Problem, several: list[Any]) -> int | None:
+    """Return where the output stands among what was returned; None where that is an array."""
+    if len(several) == 1:
+        return None
+    for place, each in enumerate(several):
+        with suppress(CandidateError):
+            if bound.answer(problem, each).output.shape == problem.output_shape:
+                return place
+    return 0
+
+
+def rows(problem: Problem, first: int, end: int) -> Problem:
+    """Return the problem of these rows alone, which are queries, keys and values."""
+    cut: dict[int, Array] = {}
+    changes: dict[str, Any] = {}
+    for name in INPUTS:
+        array = getattr(problem, name)
+        changes[name] = cut.setdefault(id(array), array[:, first:end].copy())
+    case = problem.case.replace(queries=end - first, keys=end - first)
+    return problem.replace(case=case, **changes)
+
+
+def last_row(bound: Convention, problem: Problem, end: int) -> Array:
+    """Return what a new object answers to the last of the first ``end`` rows: it sees them all."""
+    return np.asarray(bound(rows(problem, 0, end)).output[:, -1:])
