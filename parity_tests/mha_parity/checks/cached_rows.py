@@ -73,7 +73,11 @@ def _sequence(bound: Convention, problem: Problem) -> Problem | None:
         return None
     if bound.own_weights is None:
         offer = {**bound.offer, "inputs": ("self",)}
-        alike = case.replace(inputs="self", weights="none", gradients="no")
+        # Separate projections are of inputs of unlike widths.
+        projection = "packed" if case.projection == "separate" else case.projection
+        alike = case.replace(
+            inputs="self", projection=projection, kdim=0, vdim=0, weights="none", gradients="no"
+        )
         small = plain_variant(alike, offer, LENGTH, LENGTH, HEAD_DIM, square=True)
         return None if small is None else make_problem(small)
     plain = {axis: PLAIN[axis] for axis in ("regime", "masked_rows", "padding")}

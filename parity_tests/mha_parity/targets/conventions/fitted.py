@@ -245,6 +245,10 @@ class Fitted(SearchedCalls):
             remarks.append(CAUSAL)
         self.configured = () if self.hides_future else self.config_switches
         switches = [each.name for each in self.configured]
+        if self.needs_biases:
+            remarks.append(
+                f"without biases its constructor {self.needs_biases}; it gets those of 0."
+            )
         self.remarks = (
             *remarks,
             *self.norm_remarks,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
@@ -37,6 +39,8 @@ class InterpretedLayers(InstanceCalls):
     # unknown where it puts them.
     uses_method = True
     converts = True
+    # What a constructor raises without biases; "" where layers without them can be built.
+    needs_biases = ""
     # The weights of the last call, as the target holds them.
     weight_leaves: list[tuple[weights.Slot, Any]]
 
@@ -69,17 +73,34 @@ class InterpretedLayers(InstanceCalls):
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]
         sizes = LayerSizes(width, problem.num_heads, bias, dropout, length, kv_heads)
+        sizes = replace(sizes, bias=bias or bool(self.needs_biases))
         more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
         if self.says_batch_first:
             more["batch_first"] = problem.case.layout != "sequence_first"
+        more |= self.switches(problem)
         try:
-            layer = self.new(construction, sizes, **self.switches(problem), **more)
+            layer = self._new_with_biases(construction, sizes, more)
         except CandidateError as error:
             raise _refusal(error) from error
         if self.library.name == "torch" and is_module(layer):
             move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
         self.load(layer, problem, arguments)
         return layer
+
+    def _new_with_biases(
+        self, construction: Construction, sizes: LayerSizes, more: dict[str, Any]
+    ) -> Any:
+        """Return a layer of these sizes; one with biases, to be set to 0, where others raise."""
+        try:
+            return self.new(construction, sizes, **more)
+        except CandidateError as error:
+            if sizes.bias or isinstance(error.__context__, REFUSES):
+                raise
+            with suppress(CandidateError):
+                layer = self.new(construction, replace(sizes, bias=True), **more)
+                self.needs_biases = str(error)
+                return layer
+            raise
 
     @property
     def config_switches(self) -> tuple[Parameter, ...]:

@@ -46,7 +46,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
       rf"|^({_POSITIONS})_?(pos\w*_?)?(emb|enc)"), ("off",)),
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
-    (r"head.*(dim|width|chan|feat)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
+    (r"head.*(dim|width|chan|feat|_ch$)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
     (r"^key_dim$", ("head_dim", "width")),  # Keras's is that of a head
     (r"^(d|dim)_?[kqv]$|^[kqv]_dim$", ("head_dim", "width")),
     (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
@@ -58,6 +58,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^(ctx|context)_?(dim|width|size|channels?|features?|emb\w*)$", ("width",)),
     ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block_?size|n_?pos|position_emb|window"
       r"|seq|^t$|^(n|num|nb)_?(patch|token)(es|s)?$"), ("length",)),
+    (r"^context$", ("length", "width")),
     (r"^(d|dim|size)_?out$|out(put)?_?(dim|size|feat)", ("width", "head_dim")),
     (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),
     ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$|^in"
@@ -81,7 +82,9 @@ class LayerSizes:
     kv_heads: int = 0  # 0: as many as heads
 
     def value(self, meaning: str) -> Any:
-        """Return what an argument of this meaning gets."""
+        """Return what an argument of this meaning gets; a string stands for itself in quotes."""
+        if meaning.startswith("'"):
+            return meaning[1:-1]
         if meaning in {"random", "rngs"}:
             return random_source(streams=meaning == "rngs")
         if meaning == "torch_dtype":

@@ -6,6 +6,7 @@ import inspect
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import FrozenInstanceError
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -187,14 +188,28 @@ class FunctionOfRows:
 
 @contextmanager
 def with_globals(kind: Any, meanings: dict[str, str], sizes: LayerSizes) -> Iterator[None]:
-    """Set the numbers of a module that its class reads to these sizes."""
-    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
+    """Set the numbers of a module that its class or function reads to these sizes."""
+    of_class = getattr(getattr(kind, "__init__", None), "__globals__", {})
+    scope = of_class if isinstance(kind, type) else inspect.unwrap(kind).__globals__
     held = {name: scope[name] for name in meanings}
     scope |= {name: sizes.value(meaning) for name, meaning in meanings.items()}
     try:
         yield
     finally:
         scope |= held
+
+
+def called_with_globals(
+    function: Callable[..., Any], meanings: dict[str, str], sizes: LayerSizes
+) -> Callable[..., Any]:
+    """Return a function that is called with the numbers of its module at these sizes."""
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with with_globals(function, meanings, sizes):
+            return function(*args, **kwargs)
+
+    return called
 
 
 @contextmanager

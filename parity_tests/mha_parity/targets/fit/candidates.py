@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,13 @@ from mha_parity.targets.fit.interpretation import (
     OWN_CHANNELS,
     Interpretation,
 )
-from mha_parity.targets.fit.names_in_code import globals_read, keys_read, names_unpacked
+from mha_parity.targets.fit.names_in_code import (
+    globals_read,
+    keys_read,
+    names_unpacked,
+    numbers_read,
+    strings_compared,
+)
 from mha_parity.targets.fit.packed_roles import in_containers, packed
 from mha_parity.targets.fit.search import SMALL
 from mha_parity.targets.fit.sorted_leaves import (
@@ -33,6 +40,7 @@ from mha_parity.targets.fit.sorted_leaves import (
     rows_prefix,
     sorted_by_name,
 )
+from mha_parity.targets.fit.unread import unread_parameters
 from mha_parity.targets.functional_modules import HoldsParameters
 
 if TYPE_CHECKING:
@@ -57,8 +65,9 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
     """Yield how a function may be meant, by its parameters and by the names that its code reads."""
     named = parameters.of_callable(function)
     keys, unpacked = keys_read(function), names_unpacked(function)
+    numbers = numbers_read(function)
     for roles in call_roles.function_roles(named, keys, unpacked):
-        many = roles.has_many_heads
+        many = roles.has_many_heads or bool(numbers)
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
         for layout, arrangement in sorted(TRIED_FIRST, key=lambda each: each[1] not in OF_HEADS):
             heads = arrangement in OF_HEADS
@@ -106,15 +115,26 @@ class Layers:
                 yield from self._of_one_head(construction)
 
     def _built(self, how: Construction, sizes: LayerSizes) -> tuple[Construction, Any]:
-        """Return a layer and how it was built: where need be, with configurations in its own."""
+        """Return a layer and how it was built.
+
+        Where its configuration is asked for what is unknown: with a string that the code compares
+        that with, or with configurations in its own.
+        """
         try:
             return how, self.new(how, sizes)
         except CandidateError as error:
-            if UNKNOWN_NAME not in str(error):
+            unknown = re.search(rf"'(\w+)', {UNKNOWN_NAME}", str(error))
+            if unknown is None:
                 raise
+            said = [] if how.nested else strings_compared(self.kind).get(unknown[1], ())
+            others = [replace(how, words=(*how.words, (unknown[1], w)), asked={}) for w in said]
+            for other in others:
+                with suppress(CandidateError):  # the first error names what is unknown
+                    return self._built(other, sizes)
             nested = replace(how, nested=True, asked={})
-            with suppress(CandidateError):  # the first error names what is unknown
-                return nested, self.new(nested, sizes)
+            if not how.nested:
+                with suppress(CandidateError):
+                    return nested, self.new(nested, sizes)
             raise
 
     def asks_for(self, construction: Construction, *wanted: str) -> bool:
@@ -154,7 +174,13 @@ class Layers:
         kept = _sorted(layer, leaves)
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
         by_name = by_name and not one_head
-        for heads in _heads(one_head=one_head, known=by_name or not kept.weights):
+        number = _heads(one_head=one_head, known=by_name or not kept.weights)
+        unread: frozenset[str] = frozenset()
+        if kept.others or not any(self._slots(kept, heads)[1] for heads in number):
+            unread = unread_parameters(layer, LayerSizes(SMALL.embed_dim, number[0]))
+            leaves = [leaf for leaf in leaves if leaf.path not in unread]
+            kept = _sorted(layer, leaves)
+        for heads in number:
             projected = any(parts != ("out",) for _, parts, _ in kept.weights)
             kind, found = self._slots(kept, heads)
             self._find_offenders(kept, named, heads, fits=bool(found))
@@ -185,6 +211,7 @@ class Layers:
                     full_width=kind == FULL_WIDTH, convolved=kept.convolves,
                     one_kv_head=kind == ONE_KV_HEAD,
                     projection=kind if kind in OWN_CHANNELS else "packed",
+                    unread=tuple(sorted(unread)),
                 )  # fmt: skip
                 self.answered = False
                 yield how

@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import is_dataclass
-from types import SimpleNamespace
-from typing import Any
+from types import MappingProxyType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # What a configuration keeps further sizes in.
 INNER_CONFIG = re.compile(
@@ -28,11 +31,13 @@ class RecordingConfig:
         *,
         inverse: bool = False,
         nested: bool = False,
+        words: Mapping[str, str] = MappingProxyType({}),
         log: dict[str, str] | None = None,
     ) -> None:
         self.sizes = sizes
         self._inverse = inverse  # whether a scale is 1 / sqrt(head_dim)
         self._nested = nested  # whether what is unknown is a configuration within
+        self._words = words  # strings of what is one of several kinds, by name
         # What this and all others of a construction were asked for, by name, and what it means.
         self._log = {} if log is None else log
         # What each attribute that was asked for means, its fixed value, or a configuration within.
@@ -43,12 +48,16 @@ class RecordingConfig:
         if name in _FIXED:
             self.asked[name] = self._log[name] = repr(_FIXED[name])
             return _FIXED[name]
+        if name in self._words:
+            self.asked[name] = self._log[name] = repr(self._words[name])
+            return self._words[name]
         known = meanings(name)
         own = self._nested and not known and not name.startswith("_")
         if INNER_CONFIG.search(name) or own:
             inner = RecordingConfig(
-                self.sizes, inverse=self._inverse, nested=self._nested, log=self._log
-            )
+                self.sizes, inverse=self._inverse, nested=self._nested, words=self._words,
+                log=self._log,
+            )  # fmt: skip
             return self.asked.setdefault(name, inner)
         if name.startswith("__") or not known:
             raise AttributeError(f"the layer asks its configuration for {name!r}, {UNKNOWN_NAME}")
@@ -94,11 +103,19 @@ def configuration(annotation: Any, of_any_name: RecordingConfig) -> Any:
         made = annotation(**{name: sizes.value(meaning) for name, meaning in required.items()})
     except Exception:  # noqa: BLE001  (whatever the target's configuration raises)
         return of_any_name
-    for name, meaning in settable_of(made).items():
-        setattr(made, name, sizes.value(meaning))
+    _set_sizes(made, sizes)
     if hasattr(made, "_attn_implementation"):
         made._attn_implementation = "eager"  # noqa: SLF001  (transformers chooses by it)
     return made
+
+
+def _set_sizes(config: Any, sizes: LayerSizes) -> None:
+    """Set the sizes that a configuration has, also in the dataclasses that it keeps."""
+    for name, meaning in settable_of(config).items():
+        setattr(config, name, sizes.value(meaning))
+    for inner in vars(config).values():
+        if is_dataclass(inner) and not isinstance(inner, type):
+            _set_sizes(inner, sizes)
 
 
 def _is_frozen(kind: type) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from mha_parity.targets.fit.argument_meanings import LENGTH, PACKED, LayerSizes, meanings
 from mha_parity.targets.fit.configurations import GIVEN, RecordingConfig, configuration
 from mha_parity.targets.fit.names import bias_parts
+from mha_parity.targets.fit.names_in_code import strings_compared
 
 if TYPE_CHECKING:
     import inspect
@@ -35,6 +36,7 @@ class Construction:
     annotation: Any = None
     inverse: bool = False  # whether a scale that the configuration is asked for is 1 / sqrt(D)
     nested: bool = False  # whether the configuration has others in it, of any name
+    words: tuple[tuple[str, str], ...] = ()  # strings that the configuration answers, by name
     # By how much a call is longer than its layer is built for, None where calls may be shorter.
     longer_by: int | None = None
     inner: InnerAttention | None = None
@@ -45,8 +47,9 @@ class Construction:
         given = {name: sizes.value(meaning) for name, meaning in self.meanings}
         if self.config:
             of_any_name = RecordingConfig(
-                sizes, inverse=self.inverse, nested=self.nested, log=self.asked
-            )
+                sizes, inverse=self.inverse, nested=self.nested, words=dict(self.words),
+                log=self.asked,
+            )  # fmt: skip
             given[self.config] = configuration(self.annotation, of_any_name)
         if self.inner is not None:
             given[self.inner.parameter] = self.inner.made(sizes)
@@ -102,6 +105,7 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
     config, annotation = "", None
     choices: list[list[tuple[str, str]]] = []
+    compared = strings_compared(kind)
     weighed = {"matrix", *PACKED} & {m for each in named for m in meanings(each.name)}
     for each in named:
         known = meanings(each.name)
@@ -113,8 +117,8 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
         if is_config and not config:
             config, annotation = each.name, said
         elif required:
-            unknown = () if known else ("off",) if _is_switch(each) else UNKNOWN
-            choices.append([(each.name, meaning) for meaning in (*known, *unknown)])
+            known = known or _of_unknown(each, compared.get(each.name, ()))
+            choices.append([(each.name, meaning) for meaning in known])
         elif known and known[0] in GIVEN and _is_given(each.name, each.default, known[0]):
             choices.append([(each.name, meaning) for meaning in known])
     sized = any(each.default is each.empty and meanings(each.name) for each in named)
@@ -131,6 +135,15 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
         for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
             if len({m for _, m in chosen if m == "heads"}) <= 1:
                 yield Construction((*chosen, *more), config, annotation, inverse)
+
+
+def _of_unknown(parameter: inspect.Parameter, compared: Sequence[str]) -> tuple[str, ...]:
+    """Return what an argument may mean whose name says nothing: a string that it is compared with.
+
+    Or else a switch that is off, or a size.
+    """
+    words = tuple(f"'{word}'" for word in compared)
+    return (*words, *(("off",) if _is_switch(parameter) else UNKNOWN))
 
 
 def _is_optional_number(parameter: inspect.Parameter) -> bool:

@@ -11,6 +11,8 @@ from mha_parity.targets.fit.weights import width_first
 from mha_parity.targets.problem_arrays import bias_values, unbiased
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mha_parity.targets.fit.construct import Construction
     from mha_parity.targets.fit.roles import ParameterAssignment
     from mha_parity.targets.fit.weights import Slot
@@ -58,7 +60,7 @@ class Interpretation:
     that are, too; ``residual``: the input is added to the output,
     ``full_width``: each head is as wide as the input, ``convolved``: convolutions project,
     ``one_kv_head``: all heads of queries share one head of keys and values, ``projection``: the
-    value of this axis of a case.
+    value of this axis of a case, ``unread``: the parameters that no call reads.
     """
 
     roles: ParameterAssignment
@@ -74,6 +76,7 @@ class Interpretation:
     convolved: bool = False
     one_kv_head: bool = False
     projection: str = "packed"
+    unread: tuple[str, ...] = ()
 
     @property
     def parts(self) -> frozenset[str]:
@@ -175,6 +178,8 @@ class Interpretation:
             said.append(OWN_CHANNELS[self.projection])
         if out := (*self.norms, *self.around):
             said.append(f"{', '.join(f'`{path}`' for path in out)} taken out")
+        if self.unread:
+            said.append(f"no call reads {', '.join(f'`{path}`' for path in _modules(self.unread))}")
         if self.residual:
             said.append("the input that is added to the output taken off")
         return "; ".join(each for each in said if each)
@@ -196,3 +201,8 @@ class Interpretation:
         if not self.parts:
             return f"no projection weights but `{shown}`, filled with the identity"
         return f"{shown} {' and '.join(more)}".strip()
+
+
+def _modules(paths: Sequence[str]) -> dict[str, None]:
+    """Return the modules that hold parameters, each once, or the parameters that none holds."""
+    return dict.fromkeys(path.rpartition(".")[0] or path for path in paths)

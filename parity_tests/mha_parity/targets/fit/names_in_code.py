@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dis
 import inspect
+import textwrap
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _UNPACKS = "UNPACK_SEQUENCE"
+_COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
 def globals_read(kind: type) -> Mapping[str, str]:
@@ -33,6 +36,18 @@ def globals_read(kind: type) -> Mapping[str, str]:
                 seen.add(name)
     numbers = {n for n in seen if type(scope.get(n)) in {int, float}}
     return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}
+
+
+def numbers_read(function: Any) -> dict[str, str]:
+    """Return the numbers of its module that a function reads, by meaning, if heads are among them.
+
+    A function that is not told how many heads there are may have it from its module.
+    """
+    plain = inspect.unwrap(function)
+    scope = getattr(plain, "__globals__", {})
+    numbers = {n for n in _names(getattr(plain, "__code__", None)) if type(scope.get(n)) is int}
+    found = {name: meanings(name)[0] for name in sorted(numbers) if meanings(name)}
+    return found if "heads" in found.values() else {}
 
 
 def keys_read(function: Any) -> tuple[str, ...]:
@@ -61,6 +76,26 @@ def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(
         tuple(each) for (_, count), each in zip(counts, stored, strict=True) if count == len(each)
     )
+
+
+def strings_compared(kind: type) -> dict[str, tuple[str, ...]]:
+    """Return the strings that the code of a class compares a name or an attribute with, by name."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    found: dict[str, dict[str, None]] = {}
+    for each in ast.walk(tree):
+        if not isinstance(each, ast.Compare) or not isinstance(each.ops[0], _COMPARES):
+            continue
+        sides = (each.left, *each.comparators)
+        said = [n.value for side in sides for n in ast.walk(side) if isinstance(n, ast.Constant)]
+        for side in sides:
+            name = getattr(side, "attr", getattr(side, "id", ""))
+            if name:
+                texts = (text for text in said if isinstance(text, str))
+                found.setdefault(name, {}).update(dict.fromkeys(texts))
+    return {name: tuple(texts) for name, texts in found.items() if texts}
 
 
 def _stored(step: dis.Instruction) -> tuple[str, ...]:

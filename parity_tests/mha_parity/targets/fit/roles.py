@@ -155,7 +155,7 @@ def is_key(name: str) -> bool:
 
 def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a layer's call."""
-    named = [p for p in named if p.name not in parameters.MODES]
+    named = _rows_required([p for p in named if p.name not in parameters.MODES])
     given = [
         (p.name, RANDOM if is_random_source(p.name) else FIRST_ROW)
         for p in named
@@ -191,6 +191,14 @@ def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment
         yield replace(sized, inputs=found[:1])
     if len(found) == len(ROWS) > len(required):  # what is called value may be no rows
         yield replace(sized, inputs=found[:2])
+
+
+def _rows_required(named: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return the parameters, with no default of `query=None, key=None, value=None` before masks."""
+    rows = [p for p in named if p.default is None and p.name.lower() in ROWS]
+    if len(rows) < len(ROWS) or any(p.default is p.empty for p in named):
+        return list(named)
+    return [p.replace(default=p.empty) if p in rows else p for p in named]
 
 
 def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:

@@ -226,23 +226,7 @@ def _is_torchs(convention: Convention) -> bool:
 
 def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]) -> None:
     """Keep the layouts in which something is known of every mask, and offer what they can say."""
-    # A layout that says more of lengths comes first: a parameter has one sentence for all.
-    every = sorted(itertools.chain(*by_layout.values()), key=lambda each: not each.short)
-    convention.mask_switches = {
-        switch: mask
-        for layout, results in by_layout.items()
-        for switch, mask in mask_switches(convention, layout, results)
-    }
-    for found in every:
-        if mask := convention.mask_switches.get(found.parameter.key):
-            convention.meanings[found.parameter.key] = f"False leaves `{mask}` unread"
-        elif found.taken:
-            said = meaning(found) + _otherwise(convention, found)
-            convention.meanings.setdefault(found.parameter.key, said)
-        elif found.parameter.role is not Role.OTHER:
-            convention.untried.setdefault(found.parameter.key, found.reason)
-    for key in convention.meanings:  # known in another layout
-        convention.untried.pop(key, None)
+    _say_meanings(convention, by_layout)
     known = {name: sum(bool(each.taken) for each in found) for name, found in by_layout.items()}
     if not any(known.values()):
         return
@@ -268,6 +252,29 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     convention.masks = convention.masks.of_gradients(offer, plain)
     _ask_masked_rows(convention)
     take_back_regimes(convention)
+
+
+def _say_meanings(
+    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
+) -> None:
+    """Keep what each parameter means, or why it could not be tried."""
+    # A layout that says more of lengths comes first: a parameter has one sentence for all.
+    every = sorted(itertools.chain(*by_layout.values()), key=lambda each: not each.short)
+    convention.mask_switches = {
+        switch: mask
+        for layout, results in by_layout.items()
+        for switch, mask in mask_switches(convention, layout, results)
+    }
+    for found in every:
+        if mask := convention.mask_switches.get(found.parameter.key):
+            convention.meanings[found.parameter.key] = f"False leaves `{mask}` unread"
+        elif found.taken:
+            said = meaning(found) + _otherwise(convention, found)
+            convention.meanings.setdefault(found.parameter.key, said)
+        elif found.parameter.role is not Role.OTHER:
+            convention.untried.setdefault(found.parameter.key, found.reason)
+    for key in convention.meanings:  # known in another layout
+        convention.untried.pop(key, None)
 
 
 def _leave_out_raising(

@@ -29,6 +29,7 @@ from mha_parity.targets.masks.mask_format import (
     axes_text,
     length_shapes,
 )
+from mha_parity.targets.masks.query_rows import DROPS_QUERIES, QUERIES, with_rows_of_queries
 from mha_parity.targets.masks.served_shapes import (
     of_all_lengths,
     of_few_queries,
@@ -52,9 +53,6 @@ TORCH_SWITCH = "is_causal"
 STRONG = 5.0  # what a hidden key loses in logarithms at least, where nothing else says it is hidden
 # Where each new shape is compiled, those that most people use.
 FEW: tuple[Axes, ...] = (("N", "1", "L", "S"), ("L", "S"), ("N", "1", "1", "S"), ("N", "S"))
-# What a name of a mask of queries has, and what is said of one.
-QUERIES = re.compile(r"(^|_)(q|query|queries)(_|$)(?!.*(^|_)(k|key|keys|kv)(_|$))")
-DROPS_QUERIES = "sets rows of queries to zero, which no mask of torch's layer does"
 # What reading an attribute raises that an array does not have, and how many of them are tried.
 _ATTRIBUTE = re.compile(r"AttributeError: \S+ object has no attribute '([A-Za-z]\w*)'")
 MAX_ATTRIBUTES = 4
@@ -87,6 +85,8 @@ def search(
     for experiment in experiments:
         tried = _Search(experiment, parameter, asked)
         found = tried.found()
+        if asked.hides is None and all(each.fit < EXACT for each in found.taken):
+            found = with_rows_of_queries(experiment, found)
         if found.taken:
             found = _settled_on_one_head(experiment, found, asked)
             square = raised and not serves_unequal(experiment, found)

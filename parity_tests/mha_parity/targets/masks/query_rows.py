@@ -1,0 +1,89 @@
+"""Masks that act on rows of queries, where a mask of keys takes weight from columns.
+
+A mask of a layer of one input is meant for its keys: one that is broadcast along the other axis
+hides none of them, and is judged as the mask of keys that it should be. One whose name or shape
+says that it is of queries has no counterpart in torch's layer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.parameters import Role
+from mha_parity.targets.masks.experiment import SILENT
+from mha_parity.targets.masks.mask_format import VALUES, MaskContent, MaskFormat
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.targets.masks.experiment import MaskExperiment
+    from mha_parity.targets.masks.mask_format import MaskSearchResult
+
+# What a name of a mask of queries has.
+QUERIES = re.compile(r"(^|_)(q|query|queries)(_|$)(?!.*(^|_)(k|key|keys|kv)(_|$))")
+DROPS_QUERIES = "sets rows of queries to zero, which no mask of torch's layer does"
+CHANGES_QUERIES = "changes rows of queries and hides no key, which no mask of torch's layer does"
+
+
+class QueryRows(NamedTuple):
+    """A mask of rows as it is passed, and whether the rows that it marks come to zero."""
+
+    taken: MaskFormat
+    zero: bool
+
+
+def with_rows_of_queries(experiment: MaskExperiment, found: MaskSearchResult) -> MaskSearchResult:
+    """Return the mask of rows that a parameter takes, where no mask of keys fits exactly.
+
+    A target that has keys of another number than its queries reads such a mask by the queries'.
+    """
+    rows = acts_on_rows(experiment, found.parameter) if _may_be(found, experiment) else None
+    if rows is None:
+        return found
+    name = found.parameter.name
+    of_one_input = "cross" not in experiment.convention.offer["inputs"]
+    if of_one_input and not QUERIES.search(name.lower()):
+        return replace(found, taken=(rows.taken,), reason="")
+    return replace(
+        found, taken=(), reason=f"`{name}` {DROPS_QUERIES if rows.zero else CHANGES_QUERIES}"
+    )
+
+
+def _may_be(found: MaskSearchResult, experiment: MaskExperiment) -> bool:
+    """Return whether a parameter is a mask, and there are as many rows as keys."""
+    _, _, length, keys = experiment.shape
+    return found.parameter.role is Role.MASK and length == keys
+
+
+def acts_on_rows(experiment: MaskExperiment, parameter: Parameter) -> QueryRows | None:
+    """Return how a parameter of shape (N, L) marks rows of queries; None where it does not.
+
+    All rows but the marked ones keep their weights; which value marks them is found by both.
+    """
+    n, _, length, _ = experiment.shape
+    marked = (np.arange(length) + np.arange(n)[:, None]) % 2 > 0  # (N, L), as many as not
+    for kind in VALUES:
+        taken = MaskFormat(("N", "S"), kind)
+        value = taken.value(MaskContent(marked[:, None, None, :]), experiment.problem.dtype)
+        try:
+            shown = experiment.weights({parameter.key: value})
+        except CandidateError:
+            continue
+        changed = _changed_rows(experiment, shown)
+        for hides in (True, False):
+            if np.array_equal(changed, marked == hides):
+                rows = shown.swapaxes(1, 2)[changed]
+                return QueryRows(MaskFormat(("N", "S"), kind, hides), not np.any(rows))
+    return None
+
+
+def _changed_rows(experiment: MaskExperiment, shown: Array) -> Array:
+    """Return the rows (N, L) of which some head has other weights, or NaN."""
+    with np.errstate(invalid="ignore"):
+        kept = np.abs(shown - experiment.plain) < SILENT
+    return np.asarray(~kept.all(axis=(1, 3)))

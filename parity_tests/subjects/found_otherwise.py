@@ -1,0 +1,174 @@
+"""Layers and functions whose names, configurations or masks say less than most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import nn
+
+N_HEADS = 4
+PLAIN = 8
+
+
+class Layer(nn.Module):
+    """Four Linears; ``hidden`` marks keys with True."""
+
+    def __init__(self, embed_dim, num_heads, bias=True):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(embed_dim, embed_dim, bias=bias) for _ in range(4)
+        )
+
+    def attended(self, query, key, value, hidden=None):
+        """Return (N, L, E)."""
+        q, k, v = (
+            linear(rows).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for linear, rows in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if hidden is not None:
+            scores = scores.masked_fill(hidden, -1e9)
+        return self.out_proj((scores.softmax(dim=-1) @ v).transpose(1, 2).flatten(2))
+
+
+class MaskOfRows(Layer):
+    """Wrong on purpose: a mask of tokens, 1 to keep, is laid along the queries."""
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x, None if mask is None else (mask == 0)[:, None, :, None])
+
+
+class MaskOfRowsOfQueries(Layer):
+    """A mask of tokens that is called one of queries."""
+
+    def forward(self, x, query_mask=None):
+        """Return (N, L, E)."""
+        hidden = None if query_mask is None else (query_mask == 0)[:, None, :, None]
+        return self.attended(x, x, x, hidden)
+
+
+class MaskOfRowsBesideContext(Layer):
+    """A mask (N, L) beside a context of another length."""
+
+    def forward(self, x, context, mask=None):
+        """Return (N, L, E)."""
+        hidden = None if mask is None else (mask == 0)[:, None, :, None]
+        return self.attended(x, context, context, hidden)
+
+
+@dataclass
+class Inner:
+    """The part of a configuration that has the number of heads."""
+
+    n_head: int = 2
+
+
+@dataclass
+class Outer:
+    """A configuration with another within."""
+
+    d_model: int = 32
+    attn: Inner = field(default_factory=Inner)
+
+
+class InnerConfiguration(Layer):
+    """Built from a configuration that has another within."""
+
+    def __init__(self, cfg: Outer):
+        super().__init__(cfg.d_model, cfg.attn.n_head)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x)
+
+
+class ComparedString(Layer):
+    """Asks its configuration for a kind of mask, and compares that with a word."""
+
+    def __init__(self, config):
+        super().__init__(config.hidden_dim, config.heads)
+        if config.kind_of_mask != "causal":
+            raise NotImplementedError(config.kind_of_mask)
+        self.register_buffer("hidden", torch.ones(config.context, config.context).triu(1) > 0)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x, self.hidden[: x.shape[1], : x.shape[1]])
+
+
+class RequiredString(Layer):
+    """Takes a word that its code compares with two."""
+
+    def __init__(self, dim, heads, flavour):
+        super().__init__(dim, heads)
+        if flavour not in ("plain", "fast"):
+            raise KeyError(flavour)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x)
+
+
+class Unread(Layer):
+    """Keeps a Linear of another width that no call reads."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.head = nn.Linear(embed_dim, PLAIN)
+
+    def forward(self, q, k, v):
+        """Return (N, L, E)."""
+        return self.attended(q, k, v)
+
+
+class NoRequiredRows(Layer):
+    """Query, key and value are None by default."""
+
+    def forward(self, query=None, key=None, value=None, mask=None):
+        """Return (N, L, E)."""
+        return self.attended(query, key, value, None if mask is None else mask == 0)
+
+
+class BiasesAlone(Layer):
+    """Cannot be built without biases, though it takes a switch of them."""
+
+    def __init__(self, embed_dim, num_heads, bias=True):
+        super().__init__(embed_dim, num_heads, bias)
+        for linear in self.children():
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x)
+
+
+class ChannelsOfHeads(Layer):
+    """Calls the width of a head `head_ch`."""
+
+    def __init__(self, in_ch, heads=8, head_ch=64):
+        assert heads * head_ch == in_ch
+        super().__init__(in_ch, heads)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x)
+
+
+def heads_of_module(x, w_q, w_k, w_v, w_o):
+    """Return (N, L, E) of as many heads as the module says."""
+    q, k, v = (
+        (x @ w).reshape(*x.shape[:2], N_HEADS, -1).swapaxes(1, 2) for w in (w_q, w_k, w_v)
+    )
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return (weights @ v).swapaxes(1, 2).reshape(x.shape) @ w_o
+
+
+def heads_of_module_unscaled(x, w_q, w_k, w_v, w_o):
+    """Wrong on purpose: not scaled."""
+    return heads_of_module(x, w_q * (x.shape[-1] // N_HEADS) ** 0.5, w_k, w_v, w_o)

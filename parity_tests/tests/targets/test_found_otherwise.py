@@ -1,0 +1,63 @@
+"""What names say less of than most is found in the code of the target, or by a call."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.bind import bind
+from subject_checks import checks_of, load_subject
+
+FILE = "found_otherwise.py"
+judged = checks_of(FILE, cases=40, dtypes=("float64",))
+
+RIGHT = {
+    "InnerConfiguration": "as Linears",
+    "ComparedString": "kind_of_mask",
+    "RequiredString": "as Linears",
+    "Unread": "no call reads `head`",
+    "NoRequiredRows": "`query` the query, `key` the key, `value` the value",
+    "BiasesAlone": "without biases its constructor raised AttributeError",
+    "ChannelsOfHeads": "as Linears",
+    "heads_of_module": "applied as X @ W",
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_ones_hold_and_the_report_says_how_they_are_called(name: str) -> None:
+    """A right attention holds with several heads, whatever says how many there are."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
+    assert any(RIGHT[name] in note for note in verdict.notes), verdict.notes
+    assert "many" in {row.value for row in verdict.features if row.axis == "heads" and row.cases}
+
+
+def test_a_function_with_heads_of_its_module_is_judged() -> None:
+    """A wrong scale is found with each number of heads, and the module has its own again."""
+    assert Outcome.FAIL == judged("heads_of_module_unscaled", fail_fast=True).outcome
+    assert 4 == load_subject(f"{FILE}:heads_of_module").__globals__["N_HEADS"]
+
+
+def test_a_mask_along_the_queries_is_named() -> None:
+    """A mask of a layer of one input that hides no key is judged as a mask of keys, and fails."""
+    verdict = judged("MaskOfRows", diagnose=True)
+    assert Outcome.FAIL == verdict.outcome
+    assert "kpm-query-axis" == verdict.diagnosis[0].bug
+
+
+@pytest.mark.parametrize(
+    ("name", "mask"), [("MaskOfRowsOfQueries", "query_mask"), ("MaskOfRowsBesideContext", "mask")]
+)
+def test_a_mask_of_queries_leaves_the_verdict_open(name: str, mask: str) -> None:
+    """One that is of queries by its name, or by its shape beside a context, is not tried."""
+    verdict = judged(name)
+    assert Outcome.INCONCLUSIVE == verdict.outcome
+    assert f"`{mask}` changes rows of queries and hides no key" in verdict.sentence
+
+
+def test_a_layer_keeps_no_unread_parameters_in_its_call() -> None:
+    """The parameters that no call reads are named by their module, once."""
+    assert ["no call reads `head`"] == [
+        said for said in bind(load_subject(f"{FILE}:Unread")).remarks[0].rstrip(".").split("; ")
+        if said.startswith("no call")
+    ]  # fmt: skip
