@@ -1,7 +1,7 @@
 """Check that rows asked with a key/value cache are those of the whole sequence.
 
 Two sequences are begun by one object and go on alternately, row by row, each with its own cache.
-Where the object keeps the cache, and is told where a call begins, a shorter one follows the first.
+Where the object keeps the cache, and a call says where it begins, a shorter one follows the first.
 The last row of a sequence sees all rows before it, with the causal rule as without: what a new
 object answers to the whole is what each row should be. Where a row departs, it is asked again with
 each row before it changed, which shows those that it sees.

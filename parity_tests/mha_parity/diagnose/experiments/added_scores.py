@@ -24,6 +24,10 @@ COUNTED = (
     "tile before, which have to be masked in it"
 )
 PRODUCT = "take the product q k^T for the scores, not a distance of q and k"
+OTHER_ROWS = (
+    "the exponential of row i and key j is divided by the sum of row j, expected that of row i"
+)
+KEEPDIMS = "divide each row by its own sum: sum(axis=-1, keepdims=True)"
 NOTHING = "add nothing to q k^T / sqrt(D) but the masks"
 
 
@@ -89,9 +93,22 @@ def _by_key(found: Curve, terms: Array) -> tuple[str, str]:
         if abs(factor / scale + 0.5) <= atol:
             text = f"the score is -|q - k|^2 / (2 sqrt(D)), expected q k^T / sqrt(D): {text}"
         return text, PRODUCT
+    if _are_sums_of_rows(found, terms, atol):
+        return OTHER_ROWS, KEEPDIMS
     place = " and of its place, not of its values" if alike and len(terms) > 1 else ""
     text = f"a term of the key alone{place} is added to the scores: it differs by up to "
     return f"{text}{_spread(terms):.3g}", NOTHING
+
+
+def _are_sums_of_rows(found: Curve, terms: Array, atol: float) -> bool:
+    """Return whether the term of key j is the negative logarithm of the sum of row j."""
+    scores = found.reading.scores
+    if scores.shape[-2] != terms.shape[-1]:
+        return False
+    with np.errstate(divide="ignore"):
+        sums = np.log(np.exp(scores - scores.max()).sum(axis=-1))[-len(terms) :]
+    rest = terms + sums
+    return bool(np.nanmax(np.ptp(rest - rest[:, :1], axis=1)) <= atol)
 
 
 def _is_seen(found: Curve, terms: Array) -> bool:

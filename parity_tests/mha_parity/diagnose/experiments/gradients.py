@@ -112,7 +112,8 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
     trials = designed_trials(caller)
     plain = tuple(_sentences(trials))
     if plain or not trials:
-        return _of_the_softmax(trials, plain) or plain
+        hides = any(each.problem.is_causal for each in trials)
+        return (hides and _without_masks(trials)) or _of_the_softmax(trials, plain) or plain
     if beyond := tuple(_by_size(caller, most)):
         return beyond
     found = Counter[str]()

@@ -11,10 +11,10 @@ import numpy as np
 
 from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.calls import CallResult, unmixed_problem
+from mha_parity.diagnose.experiments.calls import WRONG, CallResult, unmixed_problem
 from mha_parity.diagnose.experiments.hidden_scores import LEAST, hidden_scores
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
-from mha_parity.diagnose.experiments.moved import index_permutation
+from mha_parity.diagnose.experiments.moved import index_permutation, without_padded_rows
 from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
 from mha_parity.diagnose.experiments.transfer import curve, tile_offset_sentence
@@ -62,6 +62,7 @@ UNREAD = "less than weights can be read to"
 HIDDEN_QUERIES = "it hides the rows of queries that it marks, not keys"
 NO_EFFECT = "the mask has no effect"
 NAN_OF_HIDDEN = "rows with a hidden key are NaN"
+PADDED_ROWS = "rows of padded queries are 0, expected attention to the visible keys"
 NOT_LEFT = "NaN, as where no key is left"
 BEHIND = "the weights are right, the output is not"
 CANNOT = "the weights cannot be read"
@@ -89,7 +90,9 @@ class MaskEffect:
     @property
     def understood(self) -> bool:
         """Whether the weights show what the mask does."""
-        return bool(self.effect) and not self.effect.endswith((BEHIND, UNREAD, NOT_LEFT, CANNOT))
+        return bool(self.effect) and not self.effect.endswith(
+            (BEHIND, UNREAD, NOT_LEFT, CANNOT, PADDED_ROWS)
+        )
 
 
 def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
@@ -207,7 +210,10 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
     known = (
         ""
         if plain_wrong
-        else _as_other_mask(trial) or index_permutation(trial) or _with_zeros(caller, trial)
+        else _as_other_mask(trial)
+        or index_permutation(trial)
+        or _padded_rows(trial)
+        or _with_zeros(caller, trial)
     )
     if known:
         return known
@@ -251,6 +257,13 @@ def _unread(trial: CallResult, *, was_read: bool) -> str:
 def _as_other_mask(trial: CallResult) -> str:
     """Return for what the mask was taken, where the answer is right for that."""
     return answered_variant(trial, mask_variants(trial.problem)) or _hidden_queries(trial)
+
+
+def _padded_rows(trial: CallResult) -> str:
+    """Return that rows of padded queries are 0, where all others are right."""
+    some = (each for each in without_padded_rows(trial) if trial.found is not None)
+    near = (np.abs(trial.found - each) <= WRONG * trial.allowed for each in some)
+    return PADDED_ROWS if any(each.all() for each in near) else ""
 
 
 def _with_zeros(caller: Caller, trial: CallResult) -> str:
@@ -303,6 +316,9 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
         if tile := _hidden_tile(np.asarray(blank), ~reading.visible):
             return tile
         return f"row {index_runs(np.flatnonzero(blank))} is {NOT_LEFT}"
+    empty = np.asarray((reading.weights == 0).all(axis=(0, 2)) & reading.visible.any(axis=(0, 2)))
+    if empty.any() and (tile := _hidden_tile(empty, ~reading.visible, "0")):
+        return tile
     top = plain.max(axis=-1, keepdims=True)
     bare = np.exp(plain - top)
     bare = bare / bare.sum(axis=-1, keepdims=True)
@@ -331,19 +347,20 @@ def _between_tiles(reading: SampleWeights) -> str:
     return "" if found is None else tile_offset_sentence(found)
 
 
-def _hidden_tile(blank: Array, hidden: Array) -> str:
-    """Return that a tile of keys that are all hidden makes a row NaN, and no other row; or "".
+def _hidden_tile(blank: Array, hidden: Array, come_to: str = "NaN") -> str:
+    """Return that a tile of keys that are all hidden makes a row NaN or 0, and no other; or "".
 
     The first tile alone, or any: the rows of one mask seldom tell.
     """
     # Of more keys masks hide many or none, so that both rules fit; few keys come first.
-    if hidden.shape[-1] == SIZES["keys"] and np.array_equal(hidden.any(axis=(0, 2)), blank):
+    few = hidden.shape[-1] == SIZES["keys"] and come_to == "NaN"
+    if few and np.array_equal(hidden.any(axis=(0, 2)), blank):
         return NAN_OF_HIDDEN
     for tile in TILES:
         starts = range(0, hidden.shape[-1], tile)
         rows = [hidden[..., start : start + tile].all(axis=-1).any(axis=0) for start in starts]
         if np.array_equal(rows[0], blank) or np.array_equal(np.any(rows, axis=0), blank):
-            return "rows for which a whole tile of keys is hidden are NaN"
+            return f"rows for which a whole tile of keys is hidden are {come_to}"
     return ""
 
 

@@ -42,6 +42,11 @@ def bias_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
         for other, bias in zip(PARTS, held, strict=False):
             if other != part and bias.shape == own.shape:
                 yield f"{part} gets the bias of {other}", problem.replace(**{f"b_{part}": bias})
+    if len({bias.shape for bias in held}) == 1:
+        for order in ((1, 2, 0), (2, 0, 1)):
+            said = ", ".join(PARTS[i] for i in order)
+            mixed = {f"b_{part}": held[i] for part, i in zip(PARTS, order, strict=True)}
+            yield f"q, k and v get the biases of {said}", problem.replace(**mixed)
 
 
 def _packings(problem: Problem) -> Iterator[tuple[str, Problem]]:

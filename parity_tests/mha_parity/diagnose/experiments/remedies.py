@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, NAN_OF_HIDDEN
+from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, NAN_OF_HIDDEN, PADDED_ROWS
 from mha_parity.diagnose.experiments.moved import BY_LENGTH, IN_ORDER, UNSORTED
 from mha_parity.diagnose.experiments.variants import AS_BOOLEAN, OF_HEADS
 from mha_parity.diagnose.experiments.weights import RESCALED
@@ -21,8 +21,9 @@ MASK_REMEDIES = {
     "is inverted: ": "hide where torch's mask is True: ~mask, or masked_fill without the ~",
     AS_BOOLEAN: "add a float mask to the scores; only a boolean one hides where it is not 0",
     HIDDEN_QUERIES: "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of keys",
+    PADDED_ROWS: "return all rows as torch does, and let the caller set those of padding to 0",
     NAN_OF_HIDDEN: "let -inf reach the exponential alone: 0 times -inf is NaN",
-    "tile of keys is hidden are NaN":
+    "tile of keys is hidden are":
         "take 0 for a running maximum of -inf before it is subtracted",
     "keys are combined in tiles": RESCALED,
     BY_LENGTH: UNSORTED,

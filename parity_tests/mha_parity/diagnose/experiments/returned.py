@@ -93,6 +93,8 @@ def _stages(problem: Problem, stages: dict[str, Array]) -> Iterator[tuple[str, A
     for name, axis in CASE_AXES.items():
         if getattr(problem, name) is not None:
             yield f"the weights without {name}", _weights_without(problem, name, axis)
+    mean = softmax(masked.mean(axis=1, keepdims=True))
+    yield "the softmax of the mean scores over the heads", np.broadcast_to(mean, weights.shape)
     yield from _over_heads(weights)
 
 

@@ -54,6 +54,8 @@ _CLAUSE = re.compile(
 )
 # The first line of what is said of a parameter: a bullet, its name, its type.
 _ENTRY = r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*\s*(?:\([^)\n]*\))?\s*[:=]"
+# What is said of several masks at once.
+_ALL_MASKS = re.compile(r"\b(?:both|all|each|two)\b[^.]*\bmasks\b[^.]*(?=\.|$)", re.IGNORECASE)
 
 
 def documented_hides(subject: Any, entry: Any, name: str, *, clauses: int = 1) -> bool | None:
@@ -64,8 +66,9 @@ def documented_hides(subject: Any, entry: Any, name: str, *, clauses: int = 1) -
     """
     for each in (entry, subject, getattr(subject, "__init__", None)):
         text = inspect.getdoc(each) or ""
-        found = [*map(_meanings, _CLAUSE.split(_said(text, name)))]
-        said = [hides for each in found for hides in each]
+        said = _meanings_in(_said(text, name))
+        if not said and "mask" in name.lower() and (every := _ALL_MASKS.search(text)):
+            said = _meanings_in(every[0])
         if len(said) >= clauses and len({*said}) == 1:
             return said[0]
     return None
@@ -144,6 +147,11 @@ def _said(text: str, name: str) -> str:
             break
         lines.append(line)
     return " ".join(line.strip() for line in lines)
+
+
+def _meanings_in(text: str) -> list[bool]:
+    """Return whether True hides, by each clause of a text that says so."""
+    return [hides for clause in _CLAUSE.split(text) for hides in _meanings(clause)]
 
 
 def _meanings(clause: str) -> Iterator[bool]:

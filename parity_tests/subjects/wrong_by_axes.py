@@ -1,0 +1,167 @@
+"""Attentions with one step along the wrong axis, order or rows, and the right ones beside them."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def _split(x, heads):
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def sums_of_other_rows(x, w_q, w_k, w_v, w_o, n_heads):
+    """Wrong: each element is divided by the sum of the row that its key is."""
+    q, k, v = (_split(x @ w, n_heads) for w in (w_q, w_k, w_v))
+    powers = (q @ k.mT / q.shape[-1] ** 0.5).exp()
+    return (powers / powers.sum(-1)[..., None, :] @ v).transpose(1, 2).flatten(2) @ w_o
+
+
+def sums_of_own_rows(x, w_q, w_k, w_v, w_o, n_heads):
+    """Right: by the sum of its own row."""
+    q, k, v = (_split(x @ w, n_heads) for w in (w_q, w_k, w_v))
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    powers = (scores - scores.amax(-1, keepdim=True)).exp()
+    return (powers / powers.sum(-1, keepdim=True) @ v).transpose(1, 2).flatten(2) @ w_o
+
+
+def _hidden_from(scores):
+    return torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+
+
+class RecomputedUnmasked(torch.autograd.Function):
+    """Causal attention; the backward pass computes all weights again, those of the future too."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        """Return softmax(q k^T / sqrt(D)) v under the causal rule."""
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        scores = scores.masked_fill(_hidden_from(scores), -torch.inf)
+        sums = scores.logsumexp(-1, keepdim=True)
+        output = (scores - sums).exp() @ v
+        ctx.save_for_backward(q, k, v, output, sums)
+        return output
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        """Return the three gradients."""
+        q, k, v, output, sums = ctx.saved_tensors
+        scale = q.shape[-1] ** -0.5
+        p = (q @ k.mT * scale - sums).exp()
+        level = (cotangent * output).sum(-1, keepdim=True)
+        d_scores = p * (cotangent @ v.mT - level) * scale
+        return d_scores @ k, d_scores.mT @ q, p.mT @ cotangent
+
+
+class CausalLayer(nn.Module):
+    """Causal attention with that function."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (_split(p(x), self.num_heads) for p in (self.q_proj, self.k_proj, self.v_proj))
+        return self.out_proj(RecomputedUnmasked.apply(q, k, v).transpose(1, 2).flatten(2))
+
+
+def zeros_of_hidden_tiles(q, k, v, key_padding_mask=None, tile=4):
+    """Wrong: rows whose first tile of keys is hidden come to 0, since their sum is NaN."""
+    top = torch.full_like(q[..., :1], -torch.inf)
+    total, output = torch.zeros_like(top), torch.zeros_like(q[..., :1] * v[..., :1, :])
+    for start in range(0, k.shape[2], tile):
+        scores = q @ k[:, :, start : start + tile].mT * q.shape[-1] ** -0.5
+        if key_padding_mask is not None:
+            hidden = key_padding_mask[:, None, None, start : start + tile]
+            scores = scores.masked_fill(hidden, -torch.inf)
+        higher = torch.maximum(top, scores.amax(-1, keepdim=True))
+        powers, factor = (scores - higher).exp(), (top - higher).exp()
+        total = total * factor + powers.sum(-1, keepdim=True)
+        output = output * factor + powers @ v[:, :, start : start + tile]
+        top = higher
+    return torch.where(total > 0, output / total, 0)
+
+
+class MeanOfScores(CausalLayer):
+    """Wrong: the returned weights are the softmax of the mean scores."""
+
+    def forward(self, query, key, value):
+        """Return output and weights."""
+        q, k, v = (
+            _split(p(x), self.num_heads)
+            for p, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        output = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+        return self.out_proj(output), scores.mean(1).softmax(-1)
+
+
+def rotated_biases(x, memory, in_proj_weight, in_proj_bias, out_weight, out_bias, num_heads):
+    """Wrong: the stacked biases begin with that of k."""
+    e = x.shape[-1]
+    w_q, w_k, w_v = in_proj_weight.chunk(3)
+    b_k, b_v, b_q = in_proj_bias.chunk(3)
+    q = _split(F.linear(x, w_q, b_q), num_heads)
+    k, v = (_split(F.linear(memory, *pair), num_heads) for pair in ((w_k, b_k), (w_v, b_v)))
+    weights = (q @ k.mT / (e // num_heads) ** 0.5).softmax(-1)
+    return F.linear((weights @ v).transpose(1, 2).flatten(2), out_weight, out_bias)
+
+
+def put_back_by_the_order(q, k, v, lengths):
+    """Wrong: samples are sorted by length, and put back by that order; padded rows are 0."""
+    order = torch.argsort(lengths, descending=True)
+    return padded_rows_of_zeros(q[order], k[order], v[order], lengths[order])[order]
+
+
+def padded_rows_of_zeros(q, k, v, lengths):
+    """Rows of padded queries are 0; all others are right."""
+    real = torch.arange(q.shape[2]) < lengths[:, None]
+    output = F.scaled_dot_product_attention(q, k, v, attn_mask=real[:, None, None, :])
+    return output * real[:, None, :, None]
+
+
+class HiddenWhereBoth(nn.Module):
+    """Attention with two optional masks, both True where attention is allowed.
+
+    attn_mask: (L, S). key_mask: (N, S).
+    """
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def hidden(self, attn_mask, key_mask):
+        """Wrong: hide where both masks hide."""
+        masks = [] if attn_mask is None else [~attn_mask[None, None]]
+        masks += [] if key_mask is None else [~key_mask[:, None, None]]
+        return masks[0] & masks[-1] if masks else None
+
+    def forward(self, query, key, value, attn_mask=None, key_mask=None):
+        """Return (N, L, E)."""
+        q, k, v = (
+            _split(p(x), self.num_heads)
+            for p, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        hidden = self.hidden(attn_mask, key_mask)
+        if hidden is not None:
+            scores = scores.masked_fill(hidden, -torch.inf)
+        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class HiddenWhereEither(HiddenWhereBoth):
+    """Attention with two optional masks, both True where attention is allowed."""
+
+    def hidden(self, attn_mask, key_mask):
+        """Hide where either mask hides."""
+        masks = [] if attn_mask is None else [~attn_mask[None, None]]
+        masks += [] if key_mask is None else [~key_mask[:, None, None]]
+        return masks[0] | masks[-1] if masks else None

@@ -1,0 +1,38 @@
+"""Steps along the wrong axis, order or rows are measured, and the right ones pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("wrong_by_axes.py", cases=40, dtypes=("float64",), diagnose=True)
+
+CAUSES = {
+    "sums_of_other_rows": "the exponential of row i and key j is divided by the sum of row j",
+    "CausalLayer": "without the mask",
+    "zeros_of_hidden_tiles": "rows for which a whole tile of keys is hidden are 0",
+    "MeanOfScores": "are the softmax of the mean scores over the heads",
+    "rotated_biases": "q, k and v get the biases of v, q, k",
+    "put_back_by_the_order": "the longest first, and put back by that order, not its inverse",
+    "padded_rows_of_zeros": "the output of padded query rows is set to zero",
+    "HiddenWhereBoth": "a key is hidden only where both masks hide it",
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_step_is_said_first(name: str) -> None:
+    """The first cause says what is computed instead."""
+    options = {"grad": True} if name == "CausalLayer" else {}
+    verdict = judged(name, **options)
+    assert Outcome.FAIL == verdict.outcome, verdict.sentence
+    assert CAUSES[name] in verdict.diagnosis[0].title
+
+
+@pytest.mark.parametrize("name", ["sums_of_own_rows", "HiddenWhereEither"])
+def test_right_ones_pass(name: str) -> None:
+    """The same with the right axis, and with masks that are joined rightly, holds."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
+    assert () == verdict.diagnosis
