@@ -41,7 +41,7 @@ def globals_read(kind: type) -> Mapping[str, str]:
 def numbers_read(function: Any) -> dict[str, str]:
     """Return the numbers of its module that a function reads, by meaning, if heads are among them.
 
-    A function that is not told how many heads there are may have it from its module.
+    A function that takes no number of heads may read it of its module.
     """
     plain = inspect.unwrap(function)
     scope = getattr(plain, "__globals__", {})
