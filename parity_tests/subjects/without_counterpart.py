@@ -239,6 +239,23 @@ class Activated(SharpensByName):
         return self.mix(merge(attend(q, k, v)))
 
 
+class ActivatedInSequence(nn.Module):
+    """Projects by a Linear and a ReLU behind it."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.q_proj, self.k_proj, self.v_proj = (
+            nn.Sequential(nn.Linear(dim, dim), nn.ReLU()) for _ in range(3)
+        )
+        self.out_proj = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(f(x), self.heads) for f in (self.q_proj, self.k_proj, self.v_proj))
+        return self.out_proj(merge(attend(q, k, v)))
+
+
 class OfATokenizer(Sharpens):
     """Asks its size of an object that is no number."""
 

@@ -119,6 +119,7 @@ REFUSED = {
     "judge its `attn`, of the class SharpensByName, alone, or judge an adapter",
     "without_counterpart.py:BlockOfUnfit": "but `c_fc`, `c_proj` have no counterpart in torch's",
     "without_counterpart.py:Activated": "but `tanh` has no counterpart in torch's layer",
+    "without_counterpart.py:ActivatedInSequence": "but `ReLU` has no counterpart in torch's layer",
     "without_counterpart.py:OfATokenizer": "by OfATokenizer(tokenizer=24, dim=24, heads=4); judge",
     "without_counterpart.py:WithoutForward": "but it has no `forward` and no `__call__`; name the",
     "without_counterpart.py:three": "got three, but it takes no arguments; judge an adapter",

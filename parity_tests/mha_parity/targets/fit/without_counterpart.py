@@ -28,7 +28,7 @@ _NAMES = re.compile(
     r"(^|_)(ro_?pe|ro_pe|xpos|ali_?bi|slopes?)(_|\d|$)|rotary|freqs?(_|$)"
     r"|rotate_(half|every|pair|quer|key|emb|pos)|^rotated?(_?[qkx])?$"
     r"|(^|_)rel(ative)?_?pos|relative_(position|attention|bias|k|v|key|logits)"
-    r"|(batch|group|instance)_?norm|^(leaky_)?relu\d?$|^[gs]elu$|^(silu|mish|softplus|tanh)$"
+    r"|(batch|group|instance)_?norm|^(leaky_?)?relu\d?$|^[gs]elu$|^(silu|mish|softplus|tanh)$"
 )
 # Names that normalised rows have, and weights too, which are normalised by the softmax.
 _NORMS = re.compile(r"(rms|layer|l2|q|k|qk|query|key)_?norm|^normali[sz]e")
@@ -133,4 +133,6 @@ def _is_called_by_own(frame: FrameType) -> bool:
 
 
 def _is_named(name: str) -> bool:
-    return bool(_NAMES.search(snake_case(name)) or _NORMS.search(snake_case(name)))
+    # In words `ReLU` is `re_lu`.
+    ways = (snake_case(name), name.lower())
+    return any(_NAMES.search(each) or _NORMS.search(each) for each in ways)
