@@ -86,6 +86,27 @@ class InnerConfiguration(Layer):
         return self.attended(x, x, x)
 
 
+@dataclass
+class Beside:
+    """A configuration that is read in each call, and has a float called like a width."""
+
+    hidden_size: int = 32
+    init_std: float = 0.02
+    sharp: bool = False
+
+
+class ConfigurationBeside(Layer):
+    """Takes its sizes, and a configuration that is None by default and read in each call."""
+
+    def __init__(self, embed_dim: int, num_heads: int, config: Beside | None = None):
+        super().__init__(embed_dim, num_heads)
+        self.config = config
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x * (1 + (self.config.init_std > 1)), x, x)
+
+
 class ComparedString(Layer):
     """Asks its configuration for a kind of mask, and compares that with a word."""
 

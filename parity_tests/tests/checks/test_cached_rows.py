@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -230,6 +232,30 @@ class OneRowAtATime(Pair):
         return self.attend(q, pair, behind=None if past is None else pair[0].shape[2]), pair
 
 
+class Updates(Layer):
+    """Has a cache of transformers join the rows of its own number."""
+
+    def __init__(self, d_model: int, n_heads: int, layer_idx: int | None = None) -> None:
+        super().__init__(d_model, n_heads)
+        self.layer_idx = layer_idx
+
+    def forward(self, x: Tensor, past_key_values: Any = None) -> Tensor:
+        """Return the output alone."""
+        q, *pair = self.project(x)
+        if past_key_values is not None:
+            pair = past_key_values.update(*pair, self.layer_idx)
+        return self.attend(q, pair)
+
+
+class DynamicCache(dict[int, Any]):
+    """Keys and values by the number of a layer, as transformers' class of the name."""
+
+    def update(self, key: Tensor, value: Tensor, layer_idx: int) -> Any:  # type: ignore[override]  # another method
+        """Return the rows of a layer with the new ones behind them."""
+        self[layer_idx + 0] = joined(self.get(layer_idx), key, value)
+        return self[layer_idx]
+
+
 def findings(kind: type, number: int = 0) -> list[str]:
     """Return what the check says of a layer."""
     return list(check_cached_rows(bind(kind), PROBLEM, number))
@@ -272,6 +298,15 @@ def test_wrong_rows_are_found(kind: type, said: str) -> None:
 def test_rows_that_are_not_seen_are_listed() -> None:
     """Of a mask that begins at the first key, the keys behind it are unseen."""
     assert findings(TopLeft, 2)[1].endswith(f"{UNSEEN}s 1, 2.")
+
+
+def test_a_cache_of_transformers_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that updates a cache by its own number is built with one, and gets such a cache."""
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(DynamicCache=DynamicCache))
+    assert CacheUse(("past_key_values",), begun="transformers") == bind(Updates).cache
+    assert [NAME] == findings(Updates)
+    monkeypatch.delitem(sys.modules, "transformers")
+    assert bind(Updates).cache is None
 
 
 def test_several_new_rows_are_a_remark() -> None:

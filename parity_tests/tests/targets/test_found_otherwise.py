@@ -13,6 +13,7 @@ judged = checks_of(FILE, cases=40, dtypes=("float64",))
 
 RIGHT = {
     "InnerConfiguration": "as Linears",
+    "ConfigurationBeside": "as Linears",
     "ComparedString": "kind_of_mask",
     "RequiredString": "as Linears",
     "Unread": "no call reads `head`",

@@ -8,6 +8,7 @@ left at its default, which the verdict says.
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from inspect import Parameter as Kind
@@ -41,7 +42,17 @@ LENGTH, HEAD_DIM = 6, 5  # of small problems; no part of the rows is as long as 
 BEFORE = 3  # rows whose cache is passed on
 _CACHE = re.compile(r"cache|past|incremental")
 _RETURNS = re.compile(r"cache|past|present|(^|_)kvs?(_|$)")
-_BEGUN: dict[str, Callable[[], Any]] = {"": lambda: None, "dict": dict, "list": list}
+TRANSFORMERS = "transformers"
+
+
+def _of_transformers() -> Any:
+    """Return an empty cache as Hugging Face's layers fill it."""
+    return sys.modules[TRANSFORMERS].DynamicCache()
+
+
+_BEGUN: dict[str, Callable[[], Any]] = {
+    "": lambda: None, "dict": dict, "list": list, TRANSFORMERS: _of_transformers
+}  # fmt: skip
 
 
 class CachedAnswer(NamedTuple):
@@ -159,7 +170,8 @@ def _uses(bound: Convention) -> Iterator[CacheUse]:
     first_row = tuple(p.name for p in named if counts_rows_before(p))
     if not (takes or on or first_row):
         return
-    for begun in _BEGUN if len(takes) == 1 else ("",):
+    known = [each for each in _BEGUN if each != TRANSFORMERS or TRANSFORMERS in sys.modules]
+    for begun in known if len(takes) == 1 else ("",):
         yield CacheUse(takes, on, first_row, begun)
     if takes and (on or first_row):
         yield CacheUse((), on, first_row)

@@ -61,8 +61,8 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^context$", ("length", "width")),
     (r"^(d|dim|size)_?out$|out(put)?_?(dim|size|feat)", ("width", "head_dim")),
     (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),
-    ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$|^in"
-      r"|^out"), ("width",)),
+    ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$"
+      r"|^in(?!it)|^out"), ("width",)),
     (r"layer", ("zero",)),
     (r"device", ("device",)),
 )  # fmt: skip

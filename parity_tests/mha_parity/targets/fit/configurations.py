@@ -112,10 +112,19 @@ def configuration(annotation: Any, of_any_name: RecordingConfig) -> Any:
 def _set_sizes(config: Any, sizes: LayerSizes) -> None:
     """Set the sizes that a configuration has, also in the dataclasses that it keeps."""
     for name, meaning in settable_of(config).items():
-        setattr(config, name, sizes.value(meaning))
+        value = sizes.value(meaning)
+        if _may_hold(getattr(config, name, None), value):
+            setattr(config, name, value)
     for inner in vars(config).values():
         if is_dataclass(inner) and not isinstance(inner, type):
             _set_sizes(inner, sizes)
+
+
+def _may_hold(held: object, value: object) -> bool:
+    """Return whether a value is of the kind that stands in its place: no width for `init_std`."""
+    numbers = isinstance(held, float) and isinstance(value, int | float)
+    whole = isinstance(value, int) and isinstance(held, float) and 0 < held < 1
+    return held is None or type(held) is type(value) or (numbers and not whole)
 
 
 def _is_frozen(kind: type) -> bool:

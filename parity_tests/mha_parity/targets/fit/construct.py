@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, is_dataclass
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_CONSTRUCTIONS = 24  # candidates that are built
 # The last is what Python makes of `__C` in a class.
 CONFIG = re.compile(r"^((.*_)?(config(uration)?|cfg|args|h?params|conf|hp|opt)|_.+__c)$")
+LAYER_NUMBER = "layer_idx"  # without which a cache of transformers takes no layer's rows
 UNKNOWN = ("width", "heads", "head_dim", "length", "none")
 
 
@@ -102,39 +103,69 @@ class InnerAttention:
 
 def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Construction]:
     """Yield how the constructor of a class may be meant, likeliest first."""
-    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
-    config, annotation = "", None
-    choices: list[list[tuple[str, str]]] = []
+    config = _configuration_parameter(kind, named)
+    rest = [each for each in named if each is not config]
+    choices = _choices(kind, rest, {m for each in named for m in meanings(each.name)})
+    sized = any(each.default is each.empty and meanings(each.name) for each in named)
+    # What is None by default may be what the constructor cannot do without, and a number of groups
+    # may not fit the heads: given where none can be built otherwise.
+    numbers = tuple((each.name, "one") for each in rest if _is_optional_number(each))
+    widths = tuple((each.name, "width") for each in rest if _is_optional_width(each))
+    groups = tuple((each.name, "kv_heads") for each in rest if _is_count_of_groups(each))
+    alone = ((one,) for one in widths)
+    further = ((), *(each for each in (numbers, *alone, widths[1:] and widths, groups) if each))
+    configured = config is not None and not (sized and config.default is None)
+    given = ("", None) if config is None else (config.name, _annotated_class(kind, config))
+    ways = [(given if configured else ("", None), more) for more in further]
+    # A configuration beside sizes may be of a part that is left out, or read in each call.
+    ways += [] if configured or config is None else [(given, ())]
+    for inverse, ((name, annotation), more) in product((False, True), ways):
+        for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
+            if (name or not inverse) and len({m for _, m in chosen if m == "heads"}) <= 1:
+                yield Construction((*chosen, *more), name, annotation, inverse)
+
+
+def _configuration_parameter(
+    kind: type, named: Sequence[inspect.Parameter]
+) -> inspect.Parameter | None:
+    """Return the parameter of the constructor that is a configuration; None where none is."""
+    for each in named:
+        said = _annotated_class(kind, each)
+        if CONFIG.search(each.name.lower()) or (each.default is each.empty and is_dataclass(said)):
+            return each
+    return None
+
+
+def _annotated_class(kind: type, parameter: inspect.Parameter) -> Any:
+    """Return what a parameter is annotated as, of a class or None the class."""
+    said = parameter.annotation
+    if isinstance(said, str):
+        scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
+        said = scope.get(said.partition("|")[0].strip())
+    classes = [each for each in get_args(said) if isinstance(each, type)]
+    return next((each for each in classes if each is not type(None)), said)
+
+
+def _choices(
+    kind: type, named: Sequence[inspect.Parameter], known_meanings: set[str]
+) -> list[list[tuple[str, str]]]:
+    """Return what each parameter of the constructor that is given may mean, by name."""
     compared = strings_compared(kind)
-    weighed = {"matrix", *PACKED} & {m for each in named for m in meanings(each.name)}
+    weighed = {"matrix", *PACKED} & known_meanings
+    choices: list[list[tuple[str, str]]] = []
     for each in named:
         known = meanings(each.name)
         required = each.default is each.empty
         if weighed and required and "bias" in each.name.lower():
             known = _vectors(each.name)  # an array next to those of the weights
-        said = scope.get(each.annotation) if isinstance(each.annotation, str) else each.annotation
-        is_config = CONFIG.search(each.name.lower()) or (required and is_dataclass(said))
-        if is_config and not config:
-            config, annotation = each.name, said
-        elif required:
+        if required:
             known = known or _of_unknown(each, compared.get(each.name, ()))
             choices.append([(each.name, meaning) for meaning in known])
+        elif each.name == LAYER_NUMBER:
+            choices.append([(each.name, "zero")])
         elif known and known[0] in GIVEN and _is_given(each.name, each.default, known[0]):
             choices.append([(each.name, meaning) for meaning in known])
-    sized = any(each.default is each.empty and meanings(each.name) for each in named)
-    if sized and any(each.name == config and each.default is None for each in named):
-        config = ""  # of a part that is left out
-    # What is None by default may be what the constructor cannot do without, and a number of groups
-    # may not fit the heads: given where none can be built otherwise.
-    numbers = tuple((each.name, "one") for each in named if _is_optional_number(each))
-    widths = tuple((each.name, "width") for each in named if _is_optional_width(each))
-    groups = tuple((each.name, "kv_heads") for each in named if _is_count_of_groups(each))
-    alone = ((one,) for one in widths)
-    further = ((), *(each for each in (numbers, *alone, widths[1:] and widths, groups) if each))
-    for inverse, more in product((False, True) if config else (False,), further):
-        for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
-            if len({m for _, m in chosen if m == "heads"}) <= 1:
-                yield Construction((*chosen, *more), config, annotation, inverse)
+    return choices
 
 
 def _of_unknown(parameter: inspect.Parameter, compared: Sequence[str]) -> tuple[str, ...]:
