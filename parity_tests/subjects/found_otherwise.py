@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 N_HEADS = 4
+KEY_AXIS = 3
 PLAIN = 8
 
 
@@ -87,6 +88,36 @@ class InnerConfiguration(Layer):
 
 
 @dataclass
+class Ring:
+    """A configuration that another one keeps, and that keeps it."""
+
+    n_head: int = 2
+    outer: object = None
+
+
+@dataclass
+class OfARing:
+    """A configuration in a ring of two."""
+
+    d_model: int = 32
+    attn: Ring = field(default_factory=Ring)
+
+    def __post_init__(self):
+        self.attn.outer = self
+
+
+class RingOfConfigurations(Layer):
+    """Built from a configuration that keeps one which keeps it."""
+
+    def __init__(self, cfg: OfARing):
+        super().__init__(cfg.d_model, cfg.attn.n_head)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x)
+
+
+@dataclass
 class Beside:
     """A configuration that is read in each call, and has a float called like a width."""
 
@@ -146,6 +177,26 @@ class Unread(Layer):
         return self.attended(q, k, v)
 
 
+class UnreadOutput(Unread):
+    """Wrong: the output projection is not applied either."""
+
+    def forward(self, q, k, v):
+        """Return (N, L, E)."""
+        self.out_proj, kept = nn.Identity(), self.out_proj
+        found = self.attended(q, k, v)
+        self.out_proj = kept
+        return found
+
+
+class MaskOfOutputRows(Layer):
+    """A mask, 1 to keep, of the rows that are returned."""
+
+    def forward(self, x, row_mask=None):
+        """Return (N, L, E)."""
+        found = self.attended(x, x, x)
+        return found if row_mask is None else found * row_mask[..., None]
+
+
 class NoRequiredRows(Layer):
     """Query, key and value are None by default."""
 
@@ -185,8 +236,8 @@ def heads_of_module(x, w_q, w_k, w_v, w_o):
         (x @ w).reshape(*x.shape[:2], N_HEADS, -1).swapaxes(1, 2) for w in (w_q, w_k, w_v)
     )
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
+    weights = np.exp(scores - scores.max(KEY_AXIS, keepdims=True))
+    weights /= weights.sum(KEY_AXIS, keepdims=True)
     return (weights @ v).swapaxes(1, 2).reshape(x.shape) @ w_o
 
 

@@ -286,6 +286,10 @@ class Tempered(Packed):
         super().__init__(dim, num_heads)
         self.temperature = nn.Parameter(torch.ones(1))
 
+    def forward(self, x):
+        """Return what it has times that."""
+        return super().forward(x) * self.temperature
+
 
 class NeedsMore(Packed):
     """Built from what nobody can guess."""

@@ -230,10 +230,10 @@ class Layer:
 def bound_layer(kind: type[Layer]) -> Convention:
     """Return a layer as the convention torch-module binds it."""
     from mha_parity.targets.bind import bind
-    from mha_parity.targets.conventions.cached_calls import find_cache
+    from mha_parity.targets.conventions.cached_calls import use_cache_of
 
     bound = bind(kind, "torch-module", probe=False)
-    bound.cache = find_cache(bound)
+    use_cache_of(bound)
     return bound
 
 

@@ -23,6 +23,7 @@ from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import PLAIN
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.conventions.cached_calls import CachedCalls, last_row, rows
+from mha_parity.targets.conventions.interpreted_layers import REFUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,20 +96,37 @@ class CachedSequences:
         self.sequences = [whole, other_rows(whole)] if several else [whole]
 
     def rows_in_turn(self) -> Iterator[str]:
-        """Yield the first row that departs from the last one of the rows up to it."""
+        """Yield the first row that departs from the last one of the rows up to it.
+
+        A cache that refuses further rows has no room for them.
+        """
         calls = CachedCalls(self.bound, self.use)
-        for place, before, output in self._asked(calls, self.sequences, LENGTH):
-            expected = last_row(self.bound, self.sequences[place], before + 1)
-            if not equal_up_to_rounding(expected, output):
-                said = f"{describe_difference(expected, output)} in row {before}"
-                cause = self._cause(place, before, output) if expected.shape == output.shape else ""
-                yield f"{NAME}: {said}, asked with the cache of those before it{cause}."
-                return
+        try:
+            for place, before, output in self._asked(calls, self.sequences, LENGTH):
+                expected = last_row(self.bound, self.sequences[place], before + 1)
+                if not equal_up_to_rounding(expected, output):
+                    yield self._departure(place, before, expected, output)
+                    return
+        except CandidateError as error:
+            if not isinstance(error.__context__, REFUSES):
+                yield f"{NAME}: a call with the cache of the rows before it {error}."
+            return
         with contextlib.suppress(CandidateError):
             whole = self.sequences[0]
             expected, after = self.bound(whole).output, calls.without_cache(whole)
             if not equal_up_to_rounding(expected, after):
                 yield f"{NAME}: {describe_difference(expected, after)} {AFTERWARDS}."
+
+    def _departure(self, place: int, before: int, expected: Array, output: Array) -> str:
+        """Say how a row departs; a remark where no more than the digits of float32 are lost."""
+        said = f"{describe_difference(expected, output)} in row {before}"
+        if expected.shape != output.shape:
+            return f"{NAME}: {said}, asked with the cache of those before it."
+        fewer = (each.astype(np.float32) for each in (expected, output))
+        if equal_up_to_rounding(*fewer):
+            return f"{REMARK}With a cache {said}: it has the digits of float32."
+        cause = self._cause(place, before, output)
+        return f"{NAME}: {said}, asked with the cache of those before it{cause}."
 
     def rows_together(self) -> Iterator[str]:
         """Yield that a causal layer answers two rows of one call otherwise: many take one alone."""
@@ -155,8 +173,11 @@ class CachedSequences:
             with contextlib.suppress(CandidateError):
                 if equal_up_to_rounding(self.bound(changed).output[:, -1:], output):
                     return f": {clause}"
-        unseen = [row for row in range(before) if not self._sees(place, before, row, output)]
-        if unseen and unseen == list(range(before - 1)):
+        try:
+            unseen = [row for row in range(before) if not self._sees(place, before, row, output)]
+        except CandidateError:
+            return ""
+        if before > self.begin and unseen and unseen == list(range(before - 1)):
             return f": {FORGETS}"
         listed = ", ".join(str(row) for row in unseen)
         return f": {UNSEEN}{'s' if len(unseen) > 1 else ''} {listed}" if unseen else ""

@@ -232,6 +232,94 @@ class OneRowAtATime(Pair):
         return self.attend(q, pair, behind=None if past is None else pair[0].shape[2]), pair
 
 
+class LastRowOfEach(Pair):
+    """Returns the last of its new rows behind those that it was passed."""
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Attend to all rows, and drop all new ones but the last."""
+        output, _ = super().forward(x, past)
+        _, *new = self.project(x)
+        return output, joined(past, *(each[:, :, -1:] for each in new))
+
+
+class ManyRows(Pair):
+    """Returns a row for each key where it has a cache."""
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Return as many rows as there are keys."""
+        output, pair = super().forward(x, past)
+        return output.expand(-1, pair[0].shape[2], -1) if past is not None else output, pair
+
+
+class NoNumbers(Pair):
+    """Returns a cache of NaN."""
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Return the right output and a wrong cache."""
+        output, pair = super().forward(x, past)
+        return output, tuple(each * torch.nan for each in pair)
+
+
+class Float32Cache(Pair):
+    """Returns a cache in float32."""
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Attend in the dtype of the input."""
+        past = past and tuple(each.to(x.dtype) for each in past)
+        output, pair = super().forward(x, past)
+        return output, tuple(each.float() for each in pair)
+
+
+class OfFourRows(Pair):
+    """Has room for four rows, and refuses more by a ValueError."""
+
+    error: type[Exception] = ValueError
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Refuse what is longer."""
+        if past is not None and past[0].shape[2] + x.shape[1] > 4:
+            raise self.error("a cache of four rows")
+        return super().forward(x, past)
+
+
+class BreaksAtFourRows(OfFourRows):
+    """Raises an IndexError there."""
+
+    error = IndexError
+
+
+class Concatenates(Pair):
+    """Joins the cache along another axis, which raises."""
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Join heads."""
+        q, *new = self.project(x)
+        pair = new if past is None else [torch.cat(p, 1) for p in zip(past, new, strict=True)]
+        return self.attend(q, pair), tuple(new)
+
+
+class OfMemory(Layer):
+    """Takes the keys and values of earlier calls in the place of its own, as of a context."""
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, past_key_value: Any = None
+    ) -> tuple[Tensor, Any]:
+        """Return attention without the causal rule."""
+        q, _, _ = self.project(query)
+        pair = past_key_value or (self.project(key)[1], self.project(value)[2])
+        return self.attend(q, pair, behind=pair[0].shape[2]), pair
+
+
+class OddlyAnnotated(Pair):
+    """Has annotations that are no types, and cannot be hashed."""
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Return what a pair does."""
+        return super().forward(x, past)
+
+    forward.__annotations__ |= {"x": [Tensor], "past": {"k": Tensor}}
+
+
 class Updates(Layer):
     """Has a cache of transformers join the rows of its own number."""
 
@@ -298,6 +386,45 @@ def test_wrong_rows_are_found(kind: type, said: str) -> None:
 def test_rows_that_are_not_seen_are_listed() -> None:
     """Of a mask that begins at the first key, the keys behind it are unseen."""
     assert findings(TopLeft, 2)[1].endswith(f"{UNSEEN}s 1, 2.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (LastRowOfEach, f"{UNSEEN}s 0, 1."),
+        (ManyRows, "became (2, 4, 6) float64 in row 3"),
+        (NoNumbers, "elements differ by up to inf in row 3"),
+        (BreaksAtFourRows, "a call with the cache of the rows before it raised IndexError"),
+    ],
+)
+def test_what_else_goes_wrong_with_a_cache_is_said(kind: type, said: str) -> None:
+    """Rows that are dropped, of another number, NaN or raise are findings of their own."""
+    assert said in findings(kind, 2)[1]
+
+
+@pytest.mark.parametrize("kind", [OfFourRows, OddlyAnnotated])
+def test_a_cache_without_room_and_odd_annotations_are_no_finding(kind: type) -> None:
+    """A ValueError at more rows is a refusal, and an annotation may be anything."""
+    assert [NAME] == findings(kind)
+
+
+def test_a_cache_in_float32_is_a_remark() -> None:
+    """Digits that a cache loses are said, and fail nothing: they are those of float32."""
+    (name, remark) = findings(Float32Cache)
+    assert (NAME, True) == (name, "it has the digits of float32" in remark)
+
+
+def test_keys_of_a_context_that_are_kept_are_no_cache_of_rows() -> None:
+    """A layer that takes what came back in the place of keys and values is not asked row by row."""
+    assert bind(OfMemory).cache is None
+
+
+def test_a_cache_that_raises_is_named_in_a_note() -> None:
+    """What the next call raised is said, and the parameter counts as not tried."""
+    verdict = check(MonitoredCandidate(bind(Concatenates)), Options(cases=12, diagnose=False))
+    said = "its cache was not judged: with `past` as a call returned it, the next one raised"
+    assert any(said in note for note in verdict.notes)
+    assert "parameters not tried: past" in verdict.sentence
 
 
 def test_a_cache_of_transformers_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:

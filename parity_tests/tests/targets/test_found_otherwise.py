@@ -14,6 +14,7 @@ judged = checks_of(FILE, cases=40, dtypes=("float64",))
 RIGHT = {
     "InnerConfiguration": "as Linears",
     "ConfigurationBeside": "as Linears",
+    "RingOfConfigurations": "as Linears",
     "ComparedString": "kind_of_mask",
     "RequiredString": "as Linears",
     "Unread": "no call reads `head`",
@@ -47,13 +48,24 @@ def test_a_mask_along_the_queries_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "mask"), [("MaskOfRowsOfQueries", "query_mask"), ("MaskOfRowsBesideContext", "mask")]
+    ("name", "said"),
+    [
+        ("MaskOfRowsOfQueries", "`query_mask` changes rows of queries and hides no key"),
+        ("MaskOfRowsBesideContext", "`mask` changes rows of queries and hides no key"),
+        ("MaskOfOutputRows", "`row_mask` sets rows of queries to zero"),
+    ],
 )
-def test_a_mask_of_queries_leaves_the_verdict_open(name: str, mask: str) -> None:
-    """One that is of queries by its name, or by its shape beside a context, is not tried."""
+def test_a_mask_of_queries_leaves_the_verdict_open(name: str, said: str) -> None:
+    """One that is of rows by its name, or stands beside a context, is not tried."""
     verdict = judged(name)
     assert Outcome.INCONCLUSIVE == verdict.outcome
-    assert f"`{mask}` changes rows of queries and hides no key" in verdict.sentence
+    assert said in verdict.sentence
+
+
+def test_a_projection_that_is_forgotten_is_no_spare_one() -> None:
+    """Beside a Linear that nothing reads, an output projection that is not applied is named."""
+    verdict = judged("UnreadOutput", diagnose=True)
+    assert "out-proj-skipped" == verdict.diagnosis[0].bug
 
 
 def test_a_layer_keeps_no_unread_parameters_in_its_call() -> None:

@@ -26,7 +26,7 @@ from mha_parity.targets.attribution import attributed
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.cache_use import CacheUse
 from mha_parity.targets.conventions.canonical_layout import without_names
-from mha_parity.targets.fit.roles import counts_rows_before
+from mha_parity.targets.fit.roles import counts_rows_before, is_annotated
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
@@ -123,10 +123,24 @@ def with_values(
     return tuple(changed), by_name
 
 
-def find_cache(bound: Convention) -> CacheUse | None:
+def use_cache_of(bound: Convention) -> None:
+    """Let a convention keep how its target is called with a cache, and say what that means.
+
+    Or that a call raised which was passed what another one had returned as its cache.
+    """
+    raised: list[str] = []
+    bound.cache = find_cache(bound, raised)
+    if bound.cache is not None:
+        bound.meanings |= bound.cache.meanings
+    elif raised:
+        bound.remarks = (*bound.remarks, f"its cache was not judged: {raised[0]}.")
+
+
+def find_cache(bound: Convention, raised: list[str]) -> CacheUse | None:
     """Return how the target is called with a cache; None where it has none, or small calls fail.
 
-    A way whose answer to one row more is that of the whole is taken before any other.
+    A way whose answer to one row more is that of the whole is taken before any other. ``raised``
+    gets what calls with a returned cache raised.
     """
     uses = list(_uses(bound))
     case = _small_case(bound) if uses else None
@@ -136,7 +150,7 @@ def find_cache(bound: Convention) -> CacheUse | None:
     nearest = None
     for use in uses:
         with suppress(CandidateError), attributed(bound.subject):
-            for found, right in _tried(bound, use, problem):
+            for found, right in _tried(bound, use, problem, raised):
                 if right:
                     return found
                 nearest = nearest or found
@@ -178,10 +192,12 @@ def _uses(bound: Convention) -> Iterator[CacheUse]:
 
 
 def _says_use(parameter: Parameter) -> bool:
-    return parameter.name.startswith(("use_", "return_")) or parameter.annotation in {bool, "bool"}
+    return parameter.name.startswith(("use_", "return_")) or is_annotated(parameter, bool)
 
 
-def _tried(bound: Convention, use: CacheUse, problem: Problem) -> Iterator[tuple[CacheUse, bool]]:
+def _tried(
+    bound: Convention, use: CacheUse, problem: Problem, raised: list[str]
+) -> Iterator[tuple[CacheUse, bool]]:
     """Yield the ways that one row more is answered in, and whether it is that of the whole."""
     whole = last_row(bound, problem, BEFORE + 1)
     first, one = rows(problem, 0, BEFORE), rows(problem, BEFORE, BEFORE + 1)
@@ -190,15 +206,29 @@ def _tried(bound: Convention, use: CacheUse, problem: Problem) -> Iterator[tuple
     answer, cache = calls.begin(first)
     for found in _placed(use, answer, cache):
         calls = CachedCalls(bound, found, None if found.parameters else calls.function)
-        with suppress(CandidateError):
-            given = cache if found.begun or not found.parameters else _at(answer.beside, found)
+        given = cache if found.begun or not found.parameters else _at(answer.beside, found)
+        try:
             output = calls.go_on(one, BEFORE, given)[0].output
-            if output.shape != whole.shape or not np.isfinite(output).all():
-                continue
-            right = equal_up_to_rounding(whole, output)
-            # What keeps nothing without being passed anything has no cache to judge.
-            if right or found.parameters or not equal_up_to_rounding(own, output):
-                yield found, right
+        except CandidateError as error:
+            named = " and ".join(f"`{name}`" for name in found.parameters)
+            raised += [f"with {named} as a call returned it, the next one {error}"] if named else []
+            continue
+        right = equal_up_to_rounding(whole, output)
+        # What keeps nothing without being passed anything has no cache to judge, nor what takes
+        # the keys and values of earlier calls in the place of its own.
+        none = own if found.kept_inside else _of_keys_alone(bound, one, first)
+        if right or none is None or not equal_up_to_rounding(none, output):
+            yield found, right
+
+
+def _of_keys_alone(bound: Convention, one: Problem, first: Problem) -> Array | None:
+    """Return attention of one row to the first ones alone; None where keys are no own input."""
+    if "cross" not in bound.offer["inputs"]:
+        return None
+    case = one.case.replace(inputs="cross", keys=first.case.keys)
+    with suppress(CandidateError):
+        return np.asarray(bound(one.replace(case=case, key=first.key, value=first.key)).output)
+    return None
 
 
 def _placed(use: CacheUse, answer: CachedAnswer, cache: tuple[Any, ...]) -> Iterator[CacheUse]:

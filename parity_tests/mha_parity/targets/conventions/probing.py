@@ -16,7 +16,7 @@ from mha_parity.core.candidate import Answer, CandidateError, takes_one_length
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import DTYPES
 from mha_parity.targets.attribution import attributed
-from mha_parity.targets.conventions.cached_calls import find_cache
+from mha_parity.targets.conventions.cached_calls import use_cache_of
 from mha_parity.targets.conventions.claims import claimed_cases
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
@@ -63,9 +63,7 @@ def probe_offer(convention: Convention) -> None:
         convention.remarks = tuple(each for each in convention.remarks if each != CAUSAL)
     _try_claims(convention)
     convention.offer = convention.offer | {"dtype": _dtypes(convention)}
-    convention.cache = find_cache(convention)
-    if convention.cache is not None:
-        convention.meanings |= convention.cache.meanings
+    use_cache_of(convention)
 
 
 def _settle_dtype(convention: Convention) -> None:

@@ -12,7 +12,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit import layer_arrays, weights
+from mha_parity.targets.fit import layer_arrays, names, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
@@ -178,6 +178,7 @@ class Layers:
         unread: frozenset[str] = frozenset()
         if kept.others or not any(self._slots(kept, heads)[1] for heads in number):
             unread = unread_parameters(layer, LayerSizes(SMALL.embed_dim, number[0]))
+            unread = _spare(unread, leaves)
             leaves = [leaf for leaf in leaves if leaf.path not in unread]
             kept = _sorted(layer, leaves)
         for heads in number:
@@ -284,6 +285,16 @@ class Layers:
             self.obstacles.insert(
                 0, f"it keeps {shown}, which {verb} not fit a width of 24 in 4 heads"
             )
+
+
+def _spare(unread: frozenset[str], leaves: Sequence[layer_arrays.Leaf]) -> frozenset[str]:
+    """Return the unread parameters that are no projection's, or one that another is, too.
+
+    A projection that is forgotten is none of them: the layer is wrong without it.
+    """
+    parts = {leaf.path: set(names.parts(leaf.path)) for leaf in leaves}
+    read = set[str]().union(*(each for path, each in parts.items() if path not in unread))
+    return frozenset(path for path in unread if parts.get(path, set()) <= read)
 
 
 def _sorted(layer: Any, found: Sequence[layer_arrays.Leaf]) -> SortedLeaves:

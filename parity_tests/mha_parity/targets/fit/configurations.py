@@ -103,21 +103,31 @@ def configuration(annotation: Any, of_any_name: RecordingConfig) -> Any:
         made = annotation(**{name: sizes.value(meaning) for name, meaning in required.items()})
     except Exception:  # noqa: BLE001  (whatever the target's configuration raises)
         return of_any_name
-    _set_sizes(made, sizes)
+    _set_sizes(made, sizes, set())
     if hasattr(made, "_attn_implementation"):
         made._attn_implementation = "eager"  # noqa: SLF001  (transformers chooses by it)
     return made
 
 
-def _set_sizes(config: Any, sizes: LayerSizes) -> None:
-    """Set the sizes that a configuration has, also in the dataclasses that it keeps."""
+def _set_sizes(config: Any, sizes: LayerSizes, known: set[int]) -> None:
+    """Set the sizes that a configuration has, also in the dataclasses that it keeps.
+
+    ``known`` has the identities of those that are done: one may keep the other.
+    """
+    known.add(id(config))
     for name, meaning in settable_of(config).items():
         value = sizes.value(meaning)
         if _may_hold(getattr(config, name, None), value):
             setattr(config, name, value)
-    for inner in vars(config).values():
-        if is_dataclass(inner) and not isinstance(inner, type):
-            _set_sizes(inner, sizes)
+    held = (getattr(config, name, None) for name in _names_of(config))
+    for inner in held:
+        if is_dataclass(inner) and not isinstance(inner, type) and id(inner) not in known:
+            _set_sizes(inner, sizes, known)
+
+
+def _names_of(config: Any) -> set[str]:
+    """Return the names of what a configuration keeps, with slots too."""
+    return {*getattr(config, "__dict__", {}), *getattr(type(config), "__annotations__", {})}
 
 
 def _may_hold(held: object, value: object) -> bool:
@@ -146,6 +156,6 @@ def required_of(kind: type) -> dict[str, str]:
 def settable_of(config: Any) -> dict[str, str]:
     """Return the sizes that are set on a configuration, by meaning; none if it is frozen."""
     kind = type(config)
-    names = () if _is_frozen(kind) else {*vars(config), *getattr(kind, "__annotations__", {})}
+    names = () if _is_frozen(kind) else _names_of(config)
     known = {name: meanings(name)[0] for name in sorted(names) if meanings(name)}
     return {name: each for name, each in known.items() if each in GIVEN | {"kv_heads"}}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _UNPACKS = "UNPACK_SEQUENCE"
+_OF_HEADS = frozenset({"heads", "head_dim", "width"})
 _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
@@ -39,14 +40,15 @@ def globals_read(kind: type) -> Mapping[str, str]:
 
 
 def numbers_read(function: Any) -> dict[str, str]:
-    """Return the numbers of its module that a function reads, by meaning, if heads are among them.
+    """Return heads and widths among the numbers of its module that a function reads, by meaning.
 
-    A function that takes no number of heads may read it of its module.
+    A function that takes no number of heads may read it of its module: none without that, nor of
+    what is decorated, since what is compiled has read it already. Other numbers stay as they are.
     """
-    plain = inspect.unwrap(function)
-    scope = getattr(plain, "__globals__", {})
-    numbers = {n for n in _names(getattr(plain, "__code__", None)) if type(scope.get(n)) is int}
-    found = {name: meanings(name)[0] for name in sorted(numbers) if meanings(name)}
+    scope, code = getattr(function, "__globals__", {}), getattr(function, "__code__", None)
+    numbers = {name for name in _names(code) if type(scope.get(name)) is int}
+    meant = {name: meanings(name)[0] for name in sorted(numbers) if meanings(name)}
+    found = {name: each for name, each in meant.items() if each in _OF_HEADS}
     return found if "heads" in found.values() else {}
 
 

@@ -106,7 +106,7 @@ class ParameterAssignment:
 
 def _is_input_of_heads(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is an input with an axis of heads: `query_heads` of no int."""
-    given = parameter.default is parameter.empty and parameter.annotation not in {int, "int"}
+    given = parameter.default is parameter.empty and not is_annotated(parameter, int)
     return given and bool(_INPUT_HEADS.search(parameter.name.lower()))
 
 
@@ -233,9 +233,15 @@ def _with_given(
         yield replace(roles, sizes=(*roles.sizes, *given))
 
 
+def is_annotated(parameter: inspect.Parameter, kind: type) -> bool:
+    """Return whether a parameter is annotated with a type; other annotations may be anything."""
+    said = parameter.annotation
+    return said is kind or (isinstance(said, str) and said == kind.__name__)
+
+
 def counts_rows_before(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is the number of rows before those of a call, as decoding has."""
-    whole = parameter.annotation in {int, "int"} or type(parameter.default) is int
+    whole = is_annotated(parameter, int) or type(parameter.default) is int
     by_name = parameter.name.lower().startswith("start")
     return (whole or by_name) and bool(_FIRST_ROW.search(parameter.name.lower()))
 
@@ -249,7 +255,7 @@ _INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})
 
 
 def _is_length(parameter: inspect.Parameter) -> bool:
-    wants = parameter.annotation in {int, "int"}
+    wants = is_annotated(parameter, int)
     return wants or bool(re.search(r"(seq|sequence).*len(gth)?$", parameter.name.lower()))
 
 
@@ -338,4 +344,4 @@ def _counts_heads(parameter: inspect.Parameter) -> bool:
         return False
     if _HEADS.search(name) and not re.search(r"dim|size|mask|weight", name):
         return parameter.default is parameter.empty or isinstance(parameter.default, int)
-    return parameter.default is parameter.empty and parameter.annotation in {int, "int"}
+    return parameter.default is parameter.empty and is_annotated(parameter, int)

@@ -1,8 +1,8 @@
 """Masks that act on rows of queries, where a mask of keys takes weight from columns.
 
-A mask of a layer of one input is meant for its keys: one that is broadcast along the other axis
-hides none of them, and is judged as the mask of keys that it should be. One whose name or shape
-says that it is of queries has no counterpart in torch's layer.
+A mask (N, S) of a layer of one input is meant for its keys: one that is broadcast along the other
+axis hides none of them, and is judged as the mask of keys that it should be. One that is called
+after queries, rows or outputs, or stands beside a context, has no counterpart in torch's layer.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # What a name of a mask of queries has.
 QUERIES = re.compile(r"(^|_)(q|query|queries)(_|$)(?!.*(^|_)(k|key|keys|kv)(_|$))")
+_ROWS = re.compile(r"(^|_)(rows?|out(puts?)?|tgt|target|loss)(_|$)")
 DROPS_QUERIES = "sets rows of queries to zero, which no mask of torch's layer does"
 CHANGES_QUERIES = "changes rows of queries and hides no key, which no mask of torch's layer does"
 
@@ -47,7 +48,8 @@ def with_rows_of_queries(experiment: MaskExperiment, found: MaskSearchResult) ->
         return found
     name = found.parameter.name
     of_one_input = "cross" not in experiment.convention.offer["inputs"]
-    if of_one_input and not QUERIES.search(name.lower()):
+    named = QUERIES.search(name.lower()) or _ROWS.search(name.lower())
+    if of_one_input and not named:
         return replace(found, taken=(rows.taken,), reason="")
     return replace(
         found, taken=(), reason=f"`{name}` {DROPS_QUERIES if rows.zero else CHANGES_QUERIES}"
