@@ -96,7 +96,7 @@ class CachedCalls:
         given |= dict.fromkeys(self.use.first_row, before)
         given |= dict(zip(self.use.parameters, cache, strict=False))
         call = self.bound.prepare(problem)
-        self.function = self.function or call.function
+        self.function = call.function if self.function is None else self.function
         named = self.bound.call_parameters
         args, kwargs = with_values(named, call.args, call.kwargs, given)
         call = replace(call, function=self.function, args=args, kwargs=kwargs, pull=None)
