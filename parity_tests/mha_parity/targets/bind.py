@@ -46,13 +46,15 @@ def bind(
     without: Iterable[str] = (),
     state_dict: str | None = None,
     num_heads: int | None = None,
+    library: str | None = None,
 ) -> Convention:
     """Return ``subject`` as a candidate called by the convention ``name`` (None: recognised).
 
     ``path`` sends torch's own module along one of its paths. ``probe`` makes a few small calls to
     see what it offers; without it the signature alone decides. ``masks`` says what mask parameters
     mean, and those named in ``without`` are left alone. ``state_dict`` names a file of weights over
-    all else, ``num_heads`` how many heads they have.
+    all else, ``num_heads`` how many heads they have. ``library`` names the one whose arrays an
+    earlier process found it to take.
 
     Raises
     ------
@@ -67,7 +69,9 @@ def bind(
         subject = as_layer(as_function(subject))
         compiled = layer_of(subject)
         layer = layer_inside(compiled)
-        bound = _bound(subject if layer is None else type(layer), name, device, path, call=probe)
+        bound = _bound(
+            subject if layer is None else type(layer), name, device, path, library, call=probe
+        )
         bound.name = label or bound.name
         bound.mask_meanings, bound.without = dict(masks), tuple(without)
         _check_names(bound)
@@ -142,6 +146,7 @@ def _bound(
     name: str | None,
     device: str,
     path: str | None,
+    library: str | None,
     *,
     call: bool,
 ) -> Convention:
@@ -152,6 +157,7 @@ def _bound(
             "CPU; leave --device out."
         )
     libraries += own_tensors(subject)
+    libraries = [each for each in libraries if each.name == library] or libraries
     if name is None and is_adapter(subject):
         name = Adapted.name
     if name is None and call:

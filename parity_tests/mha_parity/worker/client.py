@@ -211,7 +211,10 @@ class IsolatedCandidate(ProcessOwner):
         unprobed = dataclasses.replace(self._setup, probe=False)
         if (found := self._ready) is None:
             return unprobed
-        known = {"convention": found.convention, "plan": found.masks, "settled": found.settled}
+        known = {
+            "convention": found.convention, "library": found.library,
+            "plan": found.masks, "settled": found.settled,
+        }  # fmt: skip
         return dataclasses.replace(unprobed, **known)  # type: ignore[arg-type]  # values vary in type
 
     def allow_retries(self) -> None:

@@ -27,7 +27,8 @@ class Setup:
     """The first message to the worker. ``probe`` is False after a probe ended the process.
 
     ``plan`` is what an earlier process found of the target's masks, and ``settled`` of the rest of
-    the call. ``left_out`` are the checks of which a further call ended an earlier process.
+    the call, whose arrays are ``library``'s. ``left_out`` are the checks of which a further call
+    ended an earlier process.
     """
 
     target: str
@@ -44,6 +45,7 @@ class Setup:
     num_heads: int | None = None
     plan: MaskPlan | None = None
     settled: tuple[tuple[str, str], ...] = ()
+    library: str | None = None
     left_out: tuple[str, ...] = ()
 
 
@@ -75,6 +77,7 @@ class Ready:
     not_installed: tuple[str, ...] = ()
     compiles: bool = False
     settled: tuple[tuple[str, str], ...] = ()
+    library: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no target offers: a run would fail by it, far from here."""

@@ -86,6 +86,7 @@ def serve(requests: int, answers: int) -> None:
         not_installed=candidate.not_installed,
         compiles=candidate.compiles,
         settled=bound.settled(),
+        library=bound.library.name,
     )
     if not isinstance(subject, Command):  # its memory is watched from outside
         _limit(setup.memory)
@@ -206,7 +207,7 @@ def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:
     bound = bind(
         subject, setup.convention, device=setup.device, path=setup.path, probe=setup.probe,
         masks=setup.masks, without=setup.without,
-        state_dict=setup.state_dict, num_heads=setup.num_heads,
+        state_dict=setup.state_dict, num_heads=setup.num_heads, library=setup.library,
     )  # fmt: skip
     if not setup.probe:
         bound.masks = setup.plan

@@ -224,3 +224,16 @@ def test_what_trials_settled_holds_in_a_fresh_process() -> None:
         with candidate.fresh() as other:  # type: ignore[attr-defined]  # of targets in a process
             found = [other(each).output for each in problems]
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", ["f", "of_both"])
+def test_a_fresh_process_gets_arrays_of_the_same_library(name: str) -> None:
+    """Tensors, where it raises on NumPy's arrays and where it computes with these otherwise."""
+    target, options = f"{SUBJECTS}/torch_function.py:{name}", Options(dtypes=("float32",))
+    with opened(target, options) as candidate:
+        problems = [make_problem(case) for case in draw_cases(candidate.offer, 6, 1)]
+        expected = [candidate(each).output for each in problems]
+        with candidate.fresh() as other:  # type: ignore[attr-defined]  # of targets in a process
+            found = [other(each).output for each in problems]
+    assert all(a.dtype == b.dtype for a, b in zip(found, expected, strict=True))
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, expected, strict=True))
