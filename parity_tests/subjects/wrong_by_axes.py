@@ -70,6 +70,16 @@ class CausalLayer(nn.Module):
         return self.out_proj(RecomputedUnmasked.apply(q, k, v).transpose(1, 2).flatten(2))
 
 
+class HiddenBehindSoftmax(CausalLayer):
+    """Wrong: the weights of later keys are set to 0, and rows not divided by their sum again."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (_split(p(x), self.num_heads) for p in (self.q_proj, self.k_proj, self.v_proj))
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1).tril()
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+
+
 def zeros_of_hidden_tiles(q, k, v, key_padding_mask=None, tile=4):
     """Wrong: rows whose first tile of keys is hidden come to 0, since their sum is NaN."""
     top = torch.full_like(q[..., :1], -torch.inf)

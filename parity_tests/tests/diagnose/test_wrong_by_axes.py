@@ -12,6 +12,7 @@ judged = checks_of("wrong_by_axes.py", cases=40, dtypes=("float64",), diagnose=T
 CAUSES = {
     "sums_of_other_rows": "the exponential of row i and key j is divided by the sum of row j",
     "CausalLayer": "without the mask",
+    "HiddenBehindSoftmax": "set to 0 after the softmax, and rows are not divided by their sum",
     "zeros_of_hidden_tiles": "rows for which a whole tile of keys is hidden are 0",
     "MeanOfScores": "are the softmax of the mean scores over the heads",
     "rotated_biases": "q, k and v get the biases of v, q, k",

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
+BEHIND_SOFTMAX = (
+    "hidden weights are set to 0 after the softmax, and rows are not divided by their sum again"
+)
+
 
 def visibility(reading: SampleWeights, *, of_most: bool = False) -> str:
     """Return the rule of the keys that rows see where it is a wrong one; "" without a rule.
@@ -39,7 +43,14 @@ def visibility(reading: SampleWeights, *, of_most: bool = False) -> str:
     rules = [(_most_rows if of_most else _rows)(*pair) for pair in pairs]
     if not all(rules):
         return ""
-    return rules[0] if len(set(rules)) == 1 else f"in head 0, {rules[0]}"
+    rule = rules[0] if len(set(rules)) == 1 else f"in head 0, {rules[0]}"
+    return f"{BEHIND_SOFTMAX}: {rule}" if _are_of_all_keys(reading) else rule
+
+
+def _are_of_all_keys(reading: SampleWeights) -> bool:
+    """Return whether the keys that are seen have the weights of a softmax over all visible ones."""
+    left = np.where(reading.seen, reading.expected, 0)
+    return bool(np.abs(reading.weights - left).max() <= 10 * reading.noise)
 
 
 def visible_rule(reading: SampleWeights) -> str:

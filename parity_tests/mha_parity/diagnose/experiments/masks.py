@@ -13,7 +13,12 @@ from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import WRONG, CallResult, unmixed_problem
 from mha_parity.diagnose.experiments.hidden_scores import LEAST, hidden_scores
-from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
+from mha_parity.diagnose.experiments.influence import (
+    BEHIND_SOFTMAX,
+    irregular,
+    visibility,
+    visible_rule,
+)
 from mha_parity.diagnose.experiments.moved import index_permutation, without_padded_rows
 from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
@@ -327,7 +332,7 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
     if np.abs(weights - bare).max() <= atol:
         return NO_EFFECT
     if np.abs(weights - np.where(hidden, 0, bare)).max() <= atol:
-        return "hidden weights are set to 0 after the softmax, and rows are not divided by their sum again"  # noqa: E501
+        return BEHIND_SOFTMAX
     return (
         hidden_scores(reading, plain)
         or _added(reading, plain, bare)

@@ -11,7 +11,13 @@ import numpy as np
 from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.hidden_scores import causal_fill
-from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
+from mha_parity.diagnose.experiments.influence import (
+    BEHIND_SOFTMAX,
+    irregular,
+    keys_lost,
+    largest_kept,
+    visibility,
+)
 from mha_parity.diagnose.experiments.other_order import SAME_ORDER, other_order
 from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding, read_case_weights
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
@@ -273,11 +279,11 @@ def _visible(wrong: list[SampleWeights]) -> WeightsFinding | None:
         return WeightsFinding(rule, EVERY_TILE)
     for of_most, each in product((False, True), reversed(normal)):
         if rule := visibility(each, of_most=of_most):
-            return WeightsFinding(
-                rule,
-                "let each row see the keys that it should: look at the bounds of the "
-                "loop over keys, at window and offset of a mask",
-            )
+            if BEHIND_SOFTMAX in rule:
+                hidden = "set the scores of hidden keys to -inf, before the softmax"
+                return WeightsFinding(rule, hidden, operation="mask behind the softmax")
+            bounds = "look at the bounds of the loop over keys, at window and offset of a mask"
+            return WeightsFinding(rule, f"let each row see the keys that it should: {bounds}")
     return None
 
 
