@@ -165,6 +165,22 @@ class RequiredString(Layer):
         return self.attended(x, x, x)
 
 
+class MatchedString(Layer):
+    """Takes a word that its code matches with two."""
+
+    def __init__(self, dim, heads, flavour):
+        super().__init__(dim, heads)
+        match flavour:
+            case "plain" | "fast":
+                pass
+            case _:
+                raise KeyError(flavour)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x)
+
+
 class Unread(Layer):
     """Keeps a Linear of another width that no call reads."""
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         (lambda p: p.head_dim**-0.5, "1/sqrt(D)"),
         (lambda p: 1 / p.head_dim, "1/D"),
         (lambda p: (p.head_dim + 1) ** -0.5, "1/sqrt(D + 1)"),
+        (lambda p: (p.head_dim + 1e-5) ** -0.5, "1/sqrt(D + 1e-05)"),
+        (lambda p: 1 / (p.head_dim**0.5 - 1e-3), "1/(sqrt(D) - 0.001)"),
         (lambda p: (-(-p.head_dim // 8) * 8) ** -0.5, "1/sqrt(D rounded up to a multiple of 8)"),
         (lambda p: p.case.embed_dim**-0.5, "1/sqrt(E)"),
         (lambda p: 2 * p.head_dim**-0.5, "2/sqrt(D)"),
@@ -95,3 +97,23 @@ def test_a_scale_in_float32_is_said_by_its_slope(
         "Scaled", (Attention,), {"scale": lambda self: rounded(math.sqrt(self.problem.head_dim))}
     )
     assert is_said == ("the effective scale is 1/sqrt(D) rounded to float32" in causes(kind))
+
+
+@pytest.mark.parametrize(
+    ("factor", "formula"),
+    [
+        (lambda d: (d + 1e-6) ** -0.5, "1/sqrt(D + 1e-06)"),
+        (lambda d: 1 / (d**0.5 + 1e-8), "1/(sqrt(D) + 1e-08)"),
+        (lambda d: (d + 1e-6 * (d % 3)) ** -0.5, ""),
+        (lambda d: d**-0.5, ""),
+    ],
+    ids=["under-the-root", "to-the-root", "by-width", "none"],
+)
+def test_a_small_number_added_to_the_width_is_said(
+    factor: Callable[[int], float], formula: str, causes: Callable[[type[Attention]], str]
+) -> None:
+    """Also where it moves no weight by as much as one is read to; not where it follows D."""
+    kind = type("Scaled", (Attention,), {"scale": lambda self: factor(self.problem.head_dim)})
+    said = causes(kind)
+    assert formula in said
+    assert bool(formula) == ("D +" in said or "D) +" in said)

@@ -17,6 +17,7 @@ RIGHT = {
     "RingOfConfigurations": "as Linears",
     "ComparedString": "kind_of_mask",
     "RequiredString": "as Linears",
+    "MatchedString": "as Linears",
     "Unread": "no call reads `head`",
     "NoRequiredRows": "`query` the query, `key` the key, `value` the value",
     "BiasesAlone": "without biases its constructor raised AttributeError",

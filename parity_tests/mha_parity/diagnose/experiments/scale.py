@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
-from mha_parity.diagnose.experiments.reading import read_case_weights
+from mha_parity.diagnose.experiments.reading import WeightsFinding, read_case_weights
 from mha_parity.diagnose.experiments.transfer import curve, slope
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ SIZES = (
 )
 # How far a scale that is read may be off, relative; formulas differ by more at some size.
 NEARLY = 1e-2  # of 1; and of how far a factor is from it
+PRECISELY = "compute it with math.sqrt, or in the dtype of the scores"
+LEAST_ADDEND = 0.5  # of those that have formulas of their own
 NARROW_UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 EXACT = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
@@ -140,7 +142,7 @@ def law(found: list[EffectiveScale]) -> str:
     """Return the formula that gives every effective scale, or the factors on the expected one."""
     if len(found) < 3:
         return ""
-    if text := _at_one_width(found) or _listed_law(found):
+    if text := _at_one_width(found) or _with_addend(found) or _listed_law(found):
         return text
     if rounded := _rounded_to(found):
         return f"1/sqrt(D) rounded to {rounded}"
@@ -158,6 +160,32 @@ def _listed_law(found: list[EffectiveScale]) -> str:
     """Return the first of the known formulas that gives every scale."""
     laws = (text for text, of in LAWS.items() if all(m.equals(of(m.case)) for m in found))
     return next(laws, "")
+
+
+def with_addend(caller: Caller) -> WeightsFinding | None:
+    """Return that a number is added below the fraction, as the scales at ten widths show."""
+    formula = _with_addend(measured(caller))
+    if not formula:
+        return None
+    text = f"the effective scale is {formula}, expected {RIGHT_LAW}"
+    return WeightsFinding(text, "add nothing to D or its root", operation="scale")
+
+
+def _with_addend(found: list[EffectiveScale]) -> str:
+    """Return the right formula with a small number added to D, or to its root; "" where none is.
+
+    It is the same at all widths to a hundredth, which no rounding of a scale is.
+    """
+    if len({m.case.head_dim for m in found}) < FITTED_SIZES:
+        return ""
+    for text, addends in (
+        ("1/sqrt(D {})", [m.scale**-2 - m.case.head_dim for m in found]),
+        ("1/(sqrt(D) {})", [1 / m.scale - math.sqrt(m.case.head_dim) for m in found]),
+    ):
+        mean = float(np.mean(addends))
+        if 0 < abs(mean) < LEAST_ADDEND and np.ptp(addends) <= NEARLY * abs(mean):
+            return text.format(f"{'-' if mean < 0 else '+'} {abs(mean):.3g}")
+    return ""
 
 
 def _at_one_width(found: list[EffectiveScale]) -> str:
@@ -213,8 +241,8 @@ def _nearly_one(factor: float) -> str:
     return text
 
 
-def rounded_scale(head_dim: int, slope: float) -> bool:
-    """Return whether a slope on the true scores is that of a root, or of its inverse, in float32.
+def in_float32(head_dim: int, slope: float) -> WeightsFinding | None:
+    """Return that a slope on the true scores is that of a root, or of its inverse, in float32.
 
     It differs from 1 by less than 2e-7, which a hundredth of it tells from other causes. Libraries
     round a root to the nearest number, or to its neighbour.
@@ -224,7 +252,10 @@ def rounded_scale(head_dim: int, slope: float) -> bool:
         *(root / each for each in _neighbours_in_float32(root)),
         *(root * each for each in _neighbours_in_float32(1 / root)),
     )
-    return any(abs(slope - each) <= abs(each - 1) / 100 for each in slopes if each != 1)
+    if any(abs(slope - each) <= abs(each - 1) / 100 for each in slopes if each != 1):
+        text = "the effective scale is 1/sqrt(D) rounded to float32"
+        return WeightsFinding(text, PRECISELY, operation="scale")
+    return None
 
 
 def _neighbours_in_float32(value: float) -> tuple[float, ...]:

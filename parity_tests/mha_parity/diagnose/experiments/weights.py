@@ -21,7 +21,14 @@ from mha_parity.diagnose.experiments.influence import (
 from mha_parity.diagnose.experiments.other_order import SAME_ORDER, other_order
 from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding, read_case_weights
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
-from mha_parity.diagnose.experiments.scale import RIGHT_LAW, law, measured, rounded_scale
+from mha_parity.diagnose.experiments.scale import (
+    PRECISELY,
+    RIGHT_LAW,
+    in_float32,
+    law,
+    measured,
+    with_addend,
+)
 from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
 
 if TYPE_CHECKING:
@@ -47,7 +54,6 @@ MERGED = (
 # Or mixes the heads of a position: all have the same values where weights are read.
 OWN_ALONE = "no key of another position has a part in a row, whatever the scores"
 POSITIONS = "take the product of q and k, and that of the weights and v, over the axis of positions"
-PRECISELY = "compute it with math.sqrt, or in the dtype of the scores"
 LEAST_FACTOR = 1e-6  # a factor nearer to 0 than that is none, nor are factors that differ by more
 NEARLY_1 = 1e-3  # rows of weights that miss 1 by less are measured as sums
 NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
@@ -78,10 +84,10 @@ def readings(caller: Caller) -> Iterator[SampleWeights]:
 
 
 def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
-    """Return why the weights depart, from the readings that do; [] where none does."""
+    """Return why weights depart; where none does, a scale may be off by less than one shows."""
     wrong = [each for each in found if not each.right]
     if not wrong:
-        return []
+        return [each for each in (with_addend(caller),) if each]
     found_first = (
         _empty_heads(wrong)
         or _empty_rows(wrong)
@@ -99,8 +105,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     curves.sort(key=lambda c: c.reading.problem.case.regime != "normal")
     widths = [each.problem.head_dim for each in found if each.right]
     for i, each in enumerate(curves):
-        cause = _bent(caller, each, curves[i + 1 :], widths)
-        if cause:
+        if cause := _bent(caller, each, curves[i + 1 :], widths):
             return [cause]
     if some := _of_some_rows(caller, wrong, widths):
         return [some]
@@ -350,12 +355,8 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
             operation="scale",
         )  # fmt: skip
-    if rounded_scale(found.reading.problem.head_dim, float(slopes[0])):
-        return WeightsFinding(
-            "the effective scale is 1/sqrt(D) rounded to float32",
-            PRECISELY,
-            operation="scale",
-        )
+    if almost := in_float32(found.reading.problem.head_dim, slopes[0]) or with_addend(caller):
+        return almost
     story = transfer.denominator(found)
     if not story:
         return None

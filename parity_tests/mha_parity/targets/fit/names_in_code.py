@@ -81,16 +81,17 @@ def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:
 
 
 def strings_compared(kind: type) -> dict[str, tuple[str, ...]]:
-    """Return the strings that the code of a class compares a name or an attribute with, by name."""
+    """Return the strings that the code of a class compares a name or an attribute with, by name.
+
+    A ``match`` compares its subject with the values of its cases.
+    """
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     except (OSError, TypeError, SyntaxError):
         return {}
     found: dict[str, dict[str, None]] = {}
     for each in ast.walk(tree):
-        if not isinstance(each, ast.Compare) or not isinstance(each.ops[0], _COMPARES):
-            continue
-        sides = (each.left, *each.comparators)
+        sides = _compared(each)
         said = [n.value for side in sides for n in ast.walk(side) if isinstance(n, ast.Constant)]
         for side in sides:
             name = getattr(side, "attr", getattr(side, "id", ""))
@@ -98,6 +99,15 @@ def strings_compared(kind: type) -> dict[str, tuple[str, ...]]:
                 texts = (text for text in said if isinstance(text, str))
                 found.setdefault(name, {}).update(dict.fromkeys(texts))
     return {name: tuple(texts) for name, texts in found.items() if texts}
+
+
+def _compared(node: ast.AST) -> tuple[ast.AST, ...]:
+    """Return what a comparison, or a ``match``, compares with each other; () of other nodes."""
+    if isinstance(node, ast.Match):
+        return (node.subject, *(case.pattern for case in node.cases))
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], _COMPARES):
+        return (node.left, *node.comparators)
+    return ()
 
 
 def _stored(step: dis.Instruction) -> tuple[str, ...]:
