@@ -44,6 +44,9 @@ STALE = "it sees rows of the sequence before this one"
 OTHER_SAMPLES = "it is right with the rows of other samples before it"
 FORGETS = "it sees no row of the calls before the last one"
 UNSEEN = "it does not see row"
+# Remarks without numbers: each is said once, in however many cases it is made.
+TOGETHER = "Two new rows in one call with a cache see each other: pass one row at a time."
+OF_FLOAT32 = "A row that is asked with a cache has the digits of float32."
 AFTERWARDS = "in the answer without a cache of an object that was called with one"
 # Clauses that end a finding -> the bug of the catalogue that they are of.
 CAUSES: Mapping[str, str] = MappingProxyType({
@@ -124,25 +127,41 @@ class CachedSequences:
             return f"{NAME}: {said}, asked with the cache of those before it."
         fewer = (each.astype(np.float32) for each in (expected, output))
         if equal_up_to_rounding(*fewer):
-            return f"{REMARK}With a cache {said}: it has the digits of float32."
+            return REMARK + OF_FLOAT32
         cause = self._cause(place, before, output)
         return f"{NAME}: {said}, asked with the cache of those before it{cause}."
 
     def rows_together(self) -> Iterator[str]:
-        """Yield that a causal layer answers two rows of one call otherwise: many take one alone."""
+        """Yield that a causal layer answers two rows of one call otherwise.
+
+        That they see each other is a remark: many layers take one row alone, and hide nothing from
+        it. Rows of the cache that the first of them does not see are a finding.
+        """
         if not self.bound.hides_future:
             return
-        calls, end = CachedCalls(self.bound, self.use), self.begin + 2
         with contextlib.suppress(CandidateError):
-            whole = rows(self.sequences[0], 0, end)
-            cache = calls.begin(rows(whole, 0, self.begin))[1]
-            output = calls.go_on(rows(whole, self.begin, end), self.begin, cache)[0].output
-            expected = self.bound(whole).output[:, self.begin :]
-            if not equal_up_to_rounding(expected, output):
+            whole = rows(self.sequences[0], 0, self.begin + 2)
+            output, expected = self._together(whole), self.bound(whole).output[:, self.begin :]
+            if equal_up_to_rounding(expected, output):
+                return
+            said = describe_difference(expected, output)
+            first = output[:, :1]
+            changed = ((row, self._together(_changed(whole, row))) for row in range(self.begin))
+            unseen = [row for row, other in changed if equal_up_to_rounding(first, other[:, :1])]
+            if unseen:
                 yield (
-                    f"{REMARK}Two new rows in one call with a cache are not those of the whole "
-                    f"({describe_difference(expected, output)}): pass one row at a time."
+                    f"{NAME}: {said} in two new rows of one call, asked with the cache of those "
+                    f"before them: {_unseen(unseen)}."
                 )
+            else:
+                yield REMARK + TOGETHER
+
+    def _together(self, whole: Problem) -> Array:
+        """Return the answer to the last two rows in one call, with the cache of those before."""
+        calls = CachedCalls(self.bound, self.use)
+        cache = calls.begin(rows(whole, 0, self.begin))[1]
+        new = rows(whole, self.begin, whole.case.queries)
+        return calls.go_on(new, self.begin, cache)[0].output
 
     def _asked(
         self, calls: CachedCalls, sequences: Sequence[Problem], end: int
@@ -179,8 +198,7 @@ class CachedSequences:
             return ""
         if before > self.begin and unseen and unseen == list(range(before - 1)):
             return f": {FORGETS}"
-        listed = ", ".join(str(row) for row in unseen)
-        return f": {UNSEEN}{'s' if len(unseen) > 1 else ''} {listed}" if unseen else ""
+        return f": {_unseen(unseen)}" if unseen else ""
 
     def _sees(self, place: int, before: int, row: int, output: Array) -> bool:
         """Return whether another row before it changes the answer to a row."""
@@ -190,6 +208,11 @@ class CachedSequences:
         asked = self._asked(calls, sequences, LENGTH)
         again = next(found for at, number, found in asked if (at, number) == (place, before))
         return not equal_up_to_rounding(output, again)
+
+
+def _unseen(unseen: list[int]) -> str:
+    listed = ", ".join(str(row) for row in unseen)
+    return f"{UNSEEN}{'s' if len(unseen) > 1 else ''} {listed}"
 
 
 def _others(whole: Problem, other: Problem | None, before: int) -> Iterator[tuple[str, Problem]]:

@@ -67,7 +67,6 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "memory layout": "the same numbers in contiguous arrays get the same answer",
         "global state unchanged": "the call leaves the global state of NumPy, torch and random",
         "forbidden modules": "the call runs no code of a module that --forbid names",
-        "output limit": "the target prints less than 1 MiB per case",
         FURTHER: "the calls that a check makes besides that of the case end, at sizes of their own",
         "weights reloaded": "a layer computes with the weights loaded last, and saves them",
     }

@@ -34,7 +34,6 @@ REASONS: Mapping[str, str] = {
     "statelessness": "it names the cause of a wrong output: an earlier call",
     "memory layout": "it names the cause of a wrong output: how the arrays lie in memory",
     "dropout off": "it names the cause of a wrong output: the mode",
-    "output limit": "the target's process is watched for it, and the matrix starts none",
 }
 
 

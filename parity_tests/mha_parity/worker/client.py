@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 START = 120.0  # seconds for a target's imports: frameworks take many on a cold disk
-MAX_OUTPUT_BYTES = 2**20  # bytes that may be printed over one case
+MUCH_OUTPUT = 2**20  # bytes printed over one case
+PRINTS_MUCH = "more than 1 MiB was printed over a case, which takes more time than its answer."
 MAX_PENDING = 64  # problems on their way at a time
 # Each loss costs the time-out or at least a start: after three no further case is asked.
 TIMEOUTS = 3
@@ -372,13 +373,9 @@ def _with_output(message: Answer | Failed, printed: CapturedOutput) -> Answer | 
     if isinstance(message, Failed):
         detail = _joined(message.detail, printed.last)
         return CandidateError(message.severity.value, message.sentence, detail)
-    if printed.size < MAX_OUTPUT_BYTES:
+    if printed.size < MUCH_OUTPUT:
         return message
-    note = (
-        f"output limit: {printed.size / 2**20:.1f} MiB were printed over the case, but should "
-        f"be less than {MAX_OUTPUT_BYTES / 2**20:.0f}; print less."
-    )
-    return dataclasses.replace(message, notes=(*message.notes, _joined(note, printed.last)))
+    return dataclasses.replace(message, remarks=(*message.remarks, PRINTS_MUCH))
 
 
 def _joined(detail: str, output: str) -> str:

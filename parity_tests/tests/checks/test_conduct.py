@@ -144,11 +144,11 @@ def test_notes_travel_from_the_candidate_s_process() -> None:
 def test_every_check_has_a_candidate_that_fails_it() -> None:
     """No check is there that nobody has seen fail.
 
-    Floods, and further calls that die, are seen in a process of its own: ``tests/worker``. What is
-    asked on problems other than the cases has tests of its own.
+    Further calls that die are seen in a process of its own: ``tests/worker``. What is asked on
+    problems other than the cases has tests of its own.
     """
     proved = {name for name, _ in (MISDEEDS | OF_LAYERS | FORBIDDEN).values()}
-    assert set(CHECKS) == proved | {"output limit", FURTHER} | EXTRA_CHECKS
+    assert set(CHECKS) == proved | {FURTHER} | EXTRA_CHECKS
 
 
 def test_what_held_has_a_row() -> None:

@@ -205,6 +205,14 @@ class OneRowAtATime(Pair):
         return self.attend(q, pair, behind=None if past is None else pair[0].shape[2]), pair
 
 
+class TopLeftOfSeveral(TopLeft):
+    """Counts the new rows from 0 in the causal mask, and has none for a single one."""
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Hide nothing from one row."""
+        return super().forward(x, past) if x.shape[1] > 1 else Pair.forward(self, x, past)
+
+
 class LastRowOfEach(Pair):
     """Returns the last of its new rows behind those that it was passed."""
 
