@@ -76,7 +76,9 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
         may_be = of == "constructor" and default is None and _A_SWITCH.search(plain) is not None
         return Role.CAUSAL if switch or may_be else Role.MASK
     if found is Role.SCORE_BIAS and switch and plain.endswith("n_bias"):
-        return Role.PROJECTION_BIAS  # `attention_bias=True` of a layer is that of its Linears
+        found = Role.PROJECTION_BIAS  # `attention_bias=True` of a layer is that of its Linears
+    elif found is Role.PROJECTION_BIAS and type(default) is int:
+        found = Role.SIZE  # `bk=64`: as many keys are in a tile
     if found is None and of == "call" and _INPUT.search(plain):
         return Role.INPUT
     return found or (Role.SIZE if _SIZE.search(plain) else Role.OTHER)

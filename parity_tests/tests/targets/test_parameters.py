@@ -48,6 +48,8 @@ def test_a_default_tells_a_switch_from_a_matrix() -> None:
     assert Role.OTHER == role("mask_kv_only", "call", default=False)
     assert Role.MASK == role("key_padding_mask", "call", default=None)
     assert Role.PROJECTION_BIAS == role("attention_bias", "constructor", default=True)
+    assert Role.PROJECTION_BIAS == role("bk", "call", default=None)
+    assert Role.SIZE == role("bk", "call", 64)
 
 
 def test_the_best_of_all_answers_counts() -> None:
