@@ -80,6 +80,17 @@ class HiddenBehindSoftmax(CausalLayer):
         return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
 
 
+class PositionsInInt8(CausalLayer):
+    """Wrong: from 128 on, positions of int8 are negative."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (_split(p(x), self.num_heads) for p in (self.q_proj, self.k_proj, self.v_proj))
+        place = torch.arange(x.shape[1]).to(torch.int8)
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).where(place[:, None] >= place, -torch.inf)
+        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
 def zeros_of_hidden_tiles(q, k, v, key_padding_mask=None, tile=4):
     """Wrong: rows whose first tile of keys is hidden come to 0, since their sum is NaN."""
     top = torch.full_like(q[..., :1], -torch.inf)

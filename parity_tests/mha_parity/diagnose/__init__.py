@@ -161,7 +161,9 @@ class _Session:
         ]
         partial = self.diagnoses(nearly)
         sure = tuple(each for each in partial if each.confident)
-        return (*sure, *causes) or partial or by_size
+        # A size says where, and what rows see there narrows down what.
+        seen = self.measurements.unexplained_weights if by_size else ()
+        return (*sure, *causes) or partial or (*by_size, *seen)
 
     def see_more(self, drawn: Sequence[Problem]) -> None:
         """Ask the candidate about further problems, while there is time."""

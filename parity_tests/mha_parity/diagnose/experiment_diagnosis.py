@@ -69,6 +69,12 @@ class ExperimentDiagnosis:
             return ()
         return tuple(as_diagnosis(f) for f in found if f.understood or f.stage == "weights")
 
+    @property
+    def unexplained_weights(self) -> tuple[Diagnosis, ...]:
+        """What is seen of wrong weights that no experiment explains."""
+        found = [f for f in self.findings if f.stage == "weights" and not f.understood]
+        return tuple(as_diagnosis(f) for f in found)
+
     def facts(
         self, failing: Sequence[Case], running: Callable[[], bool], shrunk: Sequence[Case] = ()
     ) -> tuple[Diagnosis, ...]:

@@ -31,6 +31,13 @@ def test_the_step_is_said_first(name: str) -> None:
     assert CAUSES[name] in verdict.diagnosis[0].title
 
 
+def test_what_rows_see_beyond_a_size_is_said_with_it() -> None:
+    """Where a rule of sizes is all that is known, a row beyond is shown with its keys."""
+    border, seen = judged("PositionsInInt8", cases=100).diagnosis
+    assert "wrong wherever L >= " in border.title
+    assert "row 0 sees keys 0, 128–166, expected 0" in seen.title
+
+
 @pytest.mark.parametrize("name", ["sums_of_own_rows", "HiddenWhereEither"])
 def test_right_ones_pass(name: str) -> None:
     """The same with the right axis, and with masks that are joined rightly, holds."""
