@@ -34,6 +34,18 @@ class Compact(flax.linen.Module):
         return flax.linen.Dense(x.shape[-1], name="proj")(mixed)
 
 
+class ModeOnce(Compact):
+    """Is told its mode when it is built or called, and raises where it is told twice."""
+
+    deterministic: bool | None = None
+
+    @flax.linen.compact
+    def __call__(self, x, deterministic=None):
+        """Return (N, L, E)."""
+        mode = flax.linen.merge_param("deterministic", self.deterministic, deterministic)
+        return super().__call__(x, mode)
+
+
 class CompactTwice(Compact):
     """Takes the scores twice."""
 

@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", ["Compact", "OfKey", "SetUp", "OfHaiku"])
+@pytest.mark.parametrize("name", ["Compact", "ModeOnce", "OfKey", "SetUp", "OfHaiku"])
 def test_right_ones_pass(name: str) -> None:
     """Weights that a first call makes are replaced by those of the problem."""
     verdict = judged(name)

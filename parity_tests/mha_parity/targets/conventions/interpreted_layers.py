@@ -130,9 +130,10 @@ class InterpretedLayers(InstanceCalls):
         sizes = self._sizes(problem)
         slots = {slot.path: slot for slot in weights.slots_by_head(self.how.slots, sizes)}
         shapes = weights.shapes_of(layer)
-        for slot in (slots[path] for path in shapes if path in slots):
-            held = self._arrays(problem, bias=slot.bias)
-            array = weights.slot_array(slot, problem, held, sizes)
+        found = [slots[path] for path in shapes if path in slots]
+        held = {bias: self._arrays(problem, bias=bias) for bias in {each.bias for each in found}}
+        for slot in found:
+            array = weights.slot_array(slot, problem, held[slot.bias], sizes)
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             handed = arguments.array(slot.path, array)
             with target_errors():

@@ -48,7 +48,10 @@ def new_layer(
 
     """
     with target_errors(), offline(), with_globals(kind, dict(globals_read(kind)), sizes):
-        given = construction.arguments(sizes) | modes_of(named, training=False)
+        # A mode that the call takes too is passed there: modules of flax refuse it twice.
+        at_call = inspect.signature(forward(kind)).parameters
+        modes = modes_of((p for p in named if p.name not in at_call), training=False)
+        given = construction.arguments(sizes) | modes
         own = {p.name for p in named}
         for name, value in more.items():  # a switch may be one of the configuration
             if construction.config and name not in own:
