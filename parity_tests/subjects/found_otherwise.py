@@ -181,6 +181,48 @@ class MatchedString(Layer):
         return self.attended(x, x, x)
 
 
+class BuiltForABatch(Layer):
+    """Is built for as many samples as it is called with."""
+
+    def __init__(self, batch_size, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.batch_size = batch_size
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x).view(self.batch_size, -1, x.shape[-1])
+
+
+class BuiltForABatchByDefault(BuiltForABatch):
+    """Has a default of it."""
+
+    def __init__(self, embed_dim, num_heads, batch_size=16):
+        super().__init__(batch_size, embed_dim, num_heads)
+
+
+class RoomForFour(Layer):
+    """Has room for four samples by default, as a cache may have."""
+
+    def __init__(self, embed_dim, num_heads, max_batch=4):
+        super().__init__(embed_dim, num_heads)
+        self.register_buffer("room", torch.zeros(max_batch, 1, 1))
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x, x + self.room[: len(x)].view(len(x), 1, 1))
+
+
+class LengthsOfRows(Layer):
+    """Wrong: lengths hide rows of queries, as if they were keys."""
+
+    def forward(self, x, lengths=None):
+        """Return (N, L, E)."""
+        hidden = None
+        if lengths is not None:
+            hidden = (torch.arange(x.shape[1]) >= lengths[:, None])[:, None, :, None]
+        return self.attended(x, x, x, hidden)
+
+
 class Unread(Layer):
     """Keeps a Linear of another width that no call reads."""
 

@@ -18,6 +18,9 @@ RIGHT = {
     "ComparedString": "kind_of_mask",
     "RequiredString": "as Linears",
     "MatchedString": "as Linears",
+    "BuiltForABatch": "as Linears",
+    "BuiltForABatchByDefault": "as Linears",
+    "RoomForFour": "as Linears",
     "Unread": "no call reads `head`",
     "NoRequiredRows": "`query` the query, `key` the key, `value` the value",
     "BiasesAlone": "without biases its constructor raised AttributeError",
@@ -41,9 +44,10 @@ def test_a_function_with_heads_of_its_module_is_judged() -> None:
     assert 4 == load_subject(f"{FILE}:heads_of_module").__globals__["N_HEADS"]
 
 
-def test_a_mask_along_the_queries_is_named() -> None:
+@pytest.mark.parametrize("name", ["MaskOfRows", "LengthsOfRows"])
+def test_a_mask_along_the_queries_is_named(name: str) -> None:
     """A mask of a layer of one input that hides no key is judged as a mask of keys, and fails."""
-    verdict = judged("MaskOfRows", diagnose=True)
+    verdict = judged(name, diagnose=True)
     assert Outcome.FAIL == verdict.outcome
     assert "kpm-query-axis" == verdict.diagnosis[0].bug
 

@@ -84,6 +84,7 @@ class Fitted(SearchedCalls):
         self.place = self._place()
         made = self.how.construction
         self.of_one_length = made is not None and made.longer_by is not None
+        self.of_one_batch = self._is_built_with("samples")
         if self.how.norms and self.fit.exact:
             self._refuse_inner_norms()
         if self.how.around:
@@ -101,10 +102,14 @@ class Fitted(SearchedCalls):
     @property
     def takes_dropout(self) -> bool:
         """Whether the constructor takes a probability of dropout, or asks its configuration."""
+        return self._is_built_with("dropout")
+
+    def _is_built_with(self, meaning: str) -> bool:
+        """Return whether an argument has a meaning, or what is read of a configuration."""
         made = self.how.construction
-        if made is None or self.layers is None or not made.has("dropout"):
+        if made is None or self.layers is None or not made.has(meaning):
             return False
-        return self.layers.asks_for(made, "dropout")
+        return self.layers.asks_for(made, meaning)
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls of one layer in train() and in eval() mode, or with dropout."""

@@ -115,7 +115,8 @@ class InterpretedCalls(InterpretedLayers):
         offered = [e for e in vars(self).get("offer", {}).get("weights", ()) if e != "none"]
         values |= weights_switches(self._named[1], case, offered)
         kv_heads = case.kv_heads_count
-        sizes = LayerSizes(problem.query.shape[-1], problem.num_heads, kv_heads=kv_heads)
+        width, samples = problem.query.shape[-1], case.batch
+        sizes = LayerSizes(width, problem.num_heads, kv_heads=kv_heads, samples=samples)
         values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
         if problem.given_scale is not None:
             values[self.scale_parameter] = problem.given_scale

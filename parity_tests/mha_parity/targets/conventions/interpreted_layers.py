@@ -72,7 +72,9 @@ class InterpretedLayers(InstanceCalls):
         length = construction.length_for(problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]
-        sizes = LayerSizes(width, problem.num_heads, bias, dropout, length, kv_heads)
+        sizes = LayerSizes(
+            width, problem.num_heads, bias, dropout, length, kv_heads, problem.case.batch
+        )
         sizes = replace(sizes, bias=bias or bool(self.needs_biases))
         more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
         if self.says_batch_first:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LENGTH = 128  # for which layers that keep a mask are built at least
+MOST_SAMPLES = 64  # for which layers that keep a cache have room at least
 PROBABILITY = re.compile(r"drop|(?<!^[wW])_p$|_prob")  # `proj_p`: of dropout behind a projection
 # Words of the switches that give the projections biases.
 _OF_PROJECTIONS = (
@@ -49,6 +50,8 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"head.*(dim|width|chan|feat|_ch$)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
     (r"^key_dim$", ("head_dim", "width")),  # Keras's is that of a head
     (r"^(d|dim)_?[kqv]$|^[kqv]_dim$", ("head_dim", "width")),
+    (r"^(max|maximum)_?batch(_?size)?$|^batch(_?size)?_?max$", ("most_samples",)),
+    (r"^((n|num)_?)?batch(_?size)?$|^(n_)?bsz?$", ("samples", "width")),
     (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
     (r"(kv|key_value|group|k_v).*head|kv_groups|num_groups|n_groups|n_kv|kv_h", ("kv_heads",)),
     (r"head|^n?h$|^nh(?!id)", ("heads",)),
@@ -80,6 +83,7 @@ class LayerSizes:
     dropout: float = 0.0
     length: int = LENGTH
     kv_heads: int = 0  # 0: as many as heads
+    samples: int = 1
 
     def value(self, meaning: str) -> Any:
         """Return what an argument of this meaning gets; a string stands for itself in quotes."""
@@ -99,6 +103,7 @@ class LayerSizes:
         return {
             "width": width, "heads": self.heads, "head_dim": width // self.heads,
             "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
+            "samples": self.samples, "most_samples": max(MOST_SAMPLES, self.samples),
             "root": math.sqrt(width / self.heads),
             "inverse_root": 1 / math.sqrt(width / self.heads),
             "off": False, "dropout": self.dropout, "zero": 0, "one": 1.0, "device": "cpu",

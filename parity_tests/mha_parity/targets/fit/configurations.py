@@ -18,7 +18,9 @@ INNER_CONFIG = re.compile(
     r"^(transformer|attention|attn|self_attn|network|.+_(config|cfg|args|params))$"
 )
 # What is given though it has a default.
-GIVEN = frozenset({"width", "heads", "head_dim", "bias", "dropout", "length"})
+GIVEN = frozenset(
+    {"width", "heads", "head_dim", "bias", "dropout", "length", "samples", "most_samples"}
+)
 UNKNOWN_NAME = "which is unknown"  # how the error ends on what no configuration can answer
 
 

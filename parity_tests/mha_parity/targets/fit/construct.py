@@ -212,6 +212,8 @@ def _is_given(name: str, default: object, meaning: str) -> bool:
         return not (default is None or is_axis or callable(default) or isinstance(default, str))
     if meaning == "bias":
         return isinstance(default, bool)
-    if meaning == "length" and ("window" in name or not isinstance(default, int)):
+    if meaning in {"length", "samples", "most_samples"} and not isinstance(default, int):
+        return False
+    if meaning == "length" and "window" in name:
         return False  # attention in a window is another one
     return not isinstance(default, str | bool)

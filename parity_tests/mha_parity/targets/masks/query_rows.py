@@ -1,8 +1,9 @@
 """Masks that act on rows of queries, where a mask of keys takes weight from columns.
 
-A mask (N, S) of a layer of one input is meant for its keys: one that is broadcast along the other
-axis hides none of them, and is judged as the mask of keys that it should be. One that is called
-after queries, rows or outputs, or stands beside a context, has no counterpart in torch's layer.
+A mask (N, S) of a layer of one input is meant for its keys, as lengths (N,) are: one that is
+broadcast along the other axis hides none of them, and is judged as the mask of keys that it should
+be. One that is called after queries, rows or outputs, or stands beside a context, has no
+counterpart in torch's layer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets.masks.experiment import SILENT
-from mha_parity.targets.masks.mask_format import VALUES, MaskContent, MaskFormat
+from mha_parity.targets.masks.mask_format import LENGTHS, VALUES, MaskContent, MaskFormat
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -57,30 +58,33 @@ def with_rows_of_queries(experiment: MaskExperiment, found: MaskSearchResult) ->
 
 
 def _may_be(found: MaskSearchResult, experiment: MaskExperiment) -> bool:
-    """Return whether a parameter is a mask, and there are as many rows as keys."""
+    """Return whether a parameter is a mask or lengths, and there are as many rows as keys."""
     _, _, length, keys = experiment.shape
-    return found.parameter.role is Role.MASK and length == keys
+    return found.parameter.role in {Role.MASK, Role.LENGTHS} and length == keys
 
 
 def acts_on_rows(experiment: MaskExperiment, parameter: Parameter) -> QueryRows | None:
-    """Return how a parameter of shape (N, L) marks rows of queries; None where it does not.
+    """Return how a parameter marks rows (N, L) of queries; None where it does not.
 
     All rows but the marked ones keep their weights; which value marks them is found by both.
+    Lengths (N,) mark the rows behind them.
     """
     n, _, length, _ = experiment.shape
-    marked = (np.arange(length) + np.arange(n)[:, None]) % 2 > 0  # (N, L), as many as not
-    for kind in VALUES:
-        taken = MaskFormat(("N", "S"), kind)
+    each, row = np.arange(n)[:, None], np.arange(length)
+    of_lengths = parameter.role is Role.LENGTHS
+    marked = row > each % (length - 1) if of_lengths else (row + each) % 2 > 0  # as many as not
+    for kind in (LENGTHS,) if of_lengths else VALUES:
+        taken = MaskFormat(("N",) if of_lengths else ("N", "S"), kind)
         value = taken.value(MaskContent(marked[:, None, None, :]), experiment.problem.dtype)
         try:
             shown = experiment.weights({parameter.key: value})
         except CandidateError:
             continue
         changed = _changed_rows(experiment, shown)
-        for hides in (True, False):
+        for hides in (True,) if of_lengths else (True, False):
             if np.array_equal(changed, marked == hides):
                 rows = shown.swapaxes(1, 2)[changed]
-                return QueryRows(MaskFormat(("N", "S"), kind, hides), not np.any(rows))
+                return QueryRows(replace(taken, hides=hides), not np.any(rows))
     return None
 
 
