@@ -87,7 +87,9 @@ def _shift(caller: Caller, dtype: str, sign: int, rows: str) -> str:
 
 
 def _limit(
-    caller: Caller, problem_of: Callable[[int], Problem | None]
+    caller: Caller,
+    problem_of: Callable[[int], Problem | None],
+    is_wrong: Callable[[CallResult], bool] = lambda trial: trial.wrong,
 ) -> tuple[int, int, str] | None:
     """Return the last constant that is right, the first that is wrong, and what stands there."""
     trials: dict[int, CallResult] = {}
@@ -96,9 +98,9 @@ def _limit(
         if problem is None or not caller.running():
             return None
         trials[added] = caller.ask_problems([problem])[0]
-        if not trials[ADDED[-1]].wrong:
+        if not is_wrong(trials[ADDED[-1]]):
             return None
-    wrong = [added for added in ADDED if trials[added].wrong]
+    wrong = [added for added in ADDED if is_wrong(trials[added])]
     # What is wrong at all scores has another cause: here the wrong ones are all beyond some.
     if min(wrong) == ADDED[0] or len(wrong) < sum(a >= min(wrong) for a in ADDED):
         return None
@@ -141,7 +143,10 @@ def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
     """
     found: dict[str, list[str]] = {}
     for kind in _kinds(caller):
-        limits = {n: _limit(caller, partial(_hidden_key, caller, kind, n)) for n in _dtypes(caller)}
+        limits = {
+            name: _limit(caller, partial(_hidden_key, caller, kind, name), _is_wrong_where_hidden)
+            for name in _dtypes(caller)
+        }
         shown = [f"by {x[0]} … {x[1]} in {name}" for name, x in limits.items() if x is not None]
         if shown:
             found[kind] = shown
@@ -152,6 +157,12 @@ def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
             "a part in the maximum that is subtracted",
             "fill hidden scores with -inf first, and take the row's maximum of that",
         )
+
+
+def _is_wrong_where_hidden(trial: CallResult) -> bool:
+    """Return whether a row is wrong that does not see the last key: with causal rules one does."""
+    hidden = trial.problem.hidden()[..., -1:]  # (N, H, L, 1)
+    return trial.wrong and bool((trial.off & hidden).any())
 
 
 def _hidden_key(caller: Caller, kind: str, dtype: str, added: int) -> Problem | None:
