@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from mha_parity.catalogue.gradients import with_gradients
@@ -36,6 +37,12 @@ def effects(level: Level) -> tuple[str, ...]:
     )
 
 
+def of_tiles(products: Array) -> Array:
+    """Return the sums over the four keys that each key is among, or over the last ones."""
+    tile = np.arange(products.shape[-1]) // 4
+    return np.asarray(products @ (tile[:, None] == tile).astype(products.dtype))
+
+
 LEVELS: dict[str, tuple[Level, str]] = {
     "heads": (
         lambda s, d, h: (
@@ -49,6 +56,7 @@ LEVELS: dict[str, tuple[Level, str]] = {
         ),
         "averaged over samples",
     ),
+    "tiles": (lambda s, d, _: of_tiles(s.p * d), "summed over each tile of 4 keys alone"),
     "mean": (lambda _, d, __: d.mean(axis=-1, keepdims=True), "the mean of dP over the keys"),
 }
 

@@ -228,7 +228,9 @@ def _by_size(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
         rule = size_rule(LETTERS[axis], off) if wrong else None
         if wrong:
             where = rule or f"{LETTERS[axis]} is {', '.join(str(n) for n in off if off[n])}"
-            yield from (f"wherever {where}: {text}" for text in _sentences(wrong))
+            texts = tuple(_sentences(wrong))
+            texts = _of_the_softmax(wrong, texts) or texts
+            yield from (f"wherever {where}: {text}" for text in texts)
             return
 
 

@@ -1,7 +1,8 @@
 """What is subtracted in dS = P * (dP - sum(P * dP)), where that is not the sum over the row's keys.
 
 dQ and dK both follow from dS, so that one wrong sum has no factor in either. Sums and means over
-further axes, and those of dP without the weights, are held against all gradients of the calls.
+further axes, those of dP without the weights, and sums over a tile of keys alone are held against
+all gradients of the calls.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.diagnose.experiments.rules import TILES
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ def subtracted_sums() -> Iterator[tuple[str, type[VJP]]]:
         how = "mean" if mean else "sum"
         text = f"what is subtracted from dP is the {how} of dP over the keys, without the weights"
         yield f"{text}, {EXPECTED}", _unweighted(mean=mean)
+    for tile in TILES:
+        text = f"what is subtracted from dP is summed over each tile of {tile} keys alone"
+        yield f"{text}, {EXPECTED}", _of_tiles(tile)
 
 
 def _over(axes: tuple[int, ...], *, mean: bool) -> type[VJP]:
@@ -59,3 +64,16 @@ def _unweighted(*, mean: bool) -> type[VJP]:
             return np.asarray((np.mean if mean else np.sum)(d_p, axis=-1, keepdims=True))
 
     return Unweighted
+
+
+def _of_tiles(tile: int) -> type[VJP]:
+    class OfTiles(VJP):
+        """One number for each tile of keys."""
+
+        def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (it is that of whole rows)
+            """Sum P * dP over the keys of a tile."""
+            keys = d_p.shape[-1]
+            sums = np.add.reduceat(self.p * d_p, range(0, keys, tile), axis=-1)
+            return np.asarray(sums.repeat(tile, axis=-1)[..., :keys])
+
+    return OfTiles
