@@ -16,6 +16,7 @@ from mha_parity.core.arrays import split_heads
 from mha_parity.core.candidate import CandidateError, takes_one_length
 from mha_parity.core.case import Case
 from mha_parity.core.compare import as_float64
+from mha_parity.core.features import has_one_kv_head
 from mha_parity.core.head_projections import PROJECTIONS
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def plain_case(offer: Offer, **changes: object) -> Case:
     sizes["heads_count"] = 3 if "many" in offer["heads"] else 1
     if fixed["projection"] == "separate":
         sizes |= {"kdim": 23, "vdim": 25}
-    if offer["kv_heads"] == ("fewer",):
-        sizes |= {"heads_count": 4, "kv_heads_count": 2}
+    if has_one_kv_head(offer):
+        sizes |= {"heads_count": 4, "kv_heads_count": 1}
     return Case(seed=SEED, **{**sizes, **fixed, **changes})  # type: ignore[arg-type]  # fields vary
 
 

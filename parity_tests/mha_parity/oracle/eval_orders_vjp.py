@@ -69,6 +69,7 @@ class VJP:
             d_k = self.does.stage(self._product(d_scores.swapaxes(-1, -2), self.q) * scale)
         d_v = self._product(self.p.swapaxes(-1, -2), d_heads)
         found |= self._masks(d_scores)
+        d_k, d_v = self.summed_over_group("k", d_k), self.summed_over_group("v", d_v)
         rows = {"q": d_q, "k": self._grouped(d_k), "v": self._grouped(d_v)}
         merged = {which: merge_heads(each) for which, each in rows.items()}
         return found | self._appended(merged) | self._inputs(merged)
@@ -83,6 +84,14 @@ class VJP:
         """Return what is subtracted from each row of dP."""
         pairs = (d_heads, self.heads) if self.order.normalise == "after" else (self.p, d_p)
         return self.does.sum(self.does.step(pairs[0] * pairs[1]), self.order.sums)
+
+    def summed_over_group(self, which: str, gradient: Array) -> Array:
+        """Return of each query head what the gradient of its key head, or value head, is summed of.
+
+        ``which`` is "k" or "v".
+        """
+        del which
+        return gradient
 
     def _sum(self, array: Array, *axes: int) -> Array:
         """Return a sum over axes, in sequence or in pairs."""

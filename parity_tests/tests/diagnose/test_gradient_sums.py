@@ -86,6 +86,31 @@ def test_another_number_is_no_sum(level: Level) -> None:
     assert "subtracted" not in found
 
 
+@pytest.mark.parametrize(("place", "word"), [(-1, "last"), (0, "first")])
+@pytest.mark.parametrize(
+    ("letters", "named"), [("k", "dK is"), ("v", "dV is"), ("kv", "dK, dV are")]
+)
+def test_the_one_query_head_of_a_sum_is_said(
+    letters: str, named: str, place: int, word: str
+) -> None:
+    """A backward pass that assigns what it should add leaves one query head of each group."""
+
+    def one_head(self: VJP, which: str, gradient: Array) -> Array:
+        size = self.problem.num_heads // (
+            self.problem.case.kv_heads_count or self.problem.num_heads
+        )
+        kept = np.arange(self.problem.num_heads) % size == place % size
+        return np.where(kept[:, None, None], gradient, 0) if which in letters else gradient
+
+    kind = type("OneHead", (VJP,), {"summed_over_group": one_head})
+    offer = whole_offer() | {"dtype": ("float64",), "gradients": ("yes",)}
+    (found,) = gradient_effects(
+        Caller(FunctionCandidate("one head", with_gradients(kind)(), offer), lambda: True)
+    )
+    said = f"with grouped-query heads: gradient {named} that of the {word} query head of each group"
+    assert found.startswith(said)
+
+
 class ForgetsMasks(VJP):
     """The backward pass computes the scores again, without the masks."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
+from mha_parity.diagnose.identity import identify
 from mha_parity.run.narrowing import cases_for
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -27,6 +28,21 @@ def test_right_ones_pass(name: str) -> None:
 def test_wrong_ones_fail(name: str) -> None:
     """The order of the heads, and of what is packed, shows."""
     assert Outcome.FAIL == check_subject(f"one_kv_head.py:{name}", cases=24, fail_fast=True).outcome
+
+
+def test_what_is_wrong_is_measured_with_one_key_head() -> None:
+    """The experiments ask problems that such a layer has weights for."""
+    verdict = check_subject("one_kv_head.py:MultiQueryReversed", cases=24, diagnose=True)
+    said = "the values of head h are mixed by the weights of head H - 1 - h"
+    assert [said] == [each.title for each in verdict.diagnosis]
+
+
+def test_heads_that_share_a_key_head_are_not_held_to_be_independent() -> None:
+    """Of a right layer nothing departs, and no row says of heads what no layer of the kind has."""
+    target = bind_in_process(load.load(f"{SUBJECTS}/one_kv_head.py:MultiQuery"), Options(cases=18))
+    rows = identify(target, "MultiQuery").measures
+    assert not [each for each in rows if each.as_torch is False]
+    assert "heads" not in {each.name for each in rows}
 
 
 def test_all_cases_have_one_key_head() -> None:

@@ -16,6 +16,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments import recomputed_weights
+from mha_parity.diagnose.experiments.group_gradients import sums_of_one_head
 from mha_parity.diagnose.experiments.places import AXES
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
 from mha_parity.diagnose.experiments.sizes import LETTERS
@@ -113,7 +114,8 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
     plain = tuple(_sentences(trials))
     if plain or not trials:
         hides = any(each.problem.is_causal for each in trials)
-        return (hides and _without_masks(trials)) or _of_the_softmax(trials, plain) or plain
+        explained = _of_the_softmax(trials, plain) or _of_one_head(trials)
+        return (hides and _without_masks(trials)) or explained or plain
     if beyond := tuple(_by_size(caller, most)):
         return beyond
     found = Counter[str]()
@@ -150,7 +152,7 @@ def _of_groups(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
     read = dict.fromkeys(map(_regrouped, trials))
     if "" in read:  # a factor may be that of a group's query heads: two and three of them
         trials += _answered(caller, [caller.case(**sizes[0] | {"kv_heads_count": 2}, **most)])
-    for text in _sentences(trials) if "" in read else read:
+    for text in _of_one_head(trials) or (_sentences(trials) if "" in read else read):
         yield f"with grouped-query heads: {text}"
 
 
@@ -181,6 +183,16 @@ def _of_the_softmax(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple
     """Return the sum in dS that gives all gradients seen, where they are off by no one factor."""
     if any(NO_FACTOR in each for each in plain):
         for text, kind in subtracted_sums():
+            if not any(any(_departures(each, kind).values()) for each in trials):
+                return (text,)
+    return ()
+
+
+def _of_one_head(trials: Sequence[CallResult]) -> tuple[str, ...]:
+    """Return which query head of a group alone has a part in the gradients of shared key heads."""
+    wrong = [each for each in trials if any(_departures(each).values())]
+    if wrong and all(each.problem.case.kv_heads_count for each in trials):
+        for text, kind in sums_of_one_head():
             if not any(any(_departures(each, kind).values()) for each in trials):
                 return (text,)
     return ()

@@ -82,7 +82,8 @@ def influences(caller: Caller) -> Iterator[Influence]:
 
 def _influence(caller: Caller, problem: Problem, word: str, axis: int) -> Influence | None:
     count = (problem.case.batch, problem.num_heads, problem.case.queries)[axis]
-    grouped = word == "head" and problem.num_kv_heads != problem.num_heads
+    # Heads that share a key head reach each other by its weights.
+    grouped = word == "head" and problem.case.kv_heads_count not in {0, problem.num_heads}
     if count < 2 or grouped or (word == "query row" and problem.query is problem.key):
         return None
     changed = [_changed(problem, word, part) for part in range(count)]
