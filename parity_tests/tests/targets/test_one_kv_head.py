@@ -42,7 +42,7 @@ def test_heads_that_share_a_key_head_are_not_held_to_be_independent() -> None:
     target = bind_in_process(load.load(f"{SUBJECTS}/one_kv_head.py:MultiQuery"), Options(cases=18))
     rows = identify(target, "MultiQuery").measures
     assert not [each for each in rows if each.as_torch is False]
-    assert "heads" not in {each.name for each in rows}
+    assert "heads" not in {each.experiment for each in rows}
 
 
 def test_all_cases_have_one_key_head() -> None:
