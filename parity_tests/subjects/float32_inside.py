@@ -67,3 +67,18 @@ def by_distances(q, k, v):
     scores = (squares[1][..., None, :] - squares[0]) / (2 * np.sqrt(q.shape[-1]))
     odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return odds / odds.sum(axis=-1, keepdims=True) @ v
+
+
+def sums_in_half(Q, K, V, n_heads, tile=8):
+    """Wrong on purpose: it computes in float32, and sums the weighted values in float16."""
+    q, k, v = (np.stack(np.split(a.astype(np.float32), n_heads, axis=-1)) for a in (Q, K, V))
+    top = np.full(q.shape[:-1] + (1,), -np.inf, np.float32)
+    total, output = np.zeros_like(top), np.zeros(q.shape, np.float16)
+    for start in range(0, k.shape[1], tile):
+        scores = q @ k[:, start : start + tile].swapaxes(1, 2) / np.float32(np.sqrt(q.shape[-1]))
+        higher = np.maximum(top, scores.max(axis=-1, keepdims=True))
+        powers, factor = np.exp(scores - higher), np.exp(top - higher)
+        total = total * factor + powers.sum(axis=-1, keepdims=True)
+        output = (output * factor + powers @ v[:, start : start + tile]).astype(np.float16)
+        top = higher
+    return np.concatenate(list(output / total), axis=-1)

@@ -223,6 +223,69 @@ class LengthsOfRows(Layer):
         return self.attended(x, x, x, hidden)
 
 
+class Linear(nn.Module):
+    """A Linear of its own, with weights (in, out)."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(width, width)), nn.Parameter(
+            torch.zeros(width)
+        )
+
+    def forward(self, x):
+        """Return x @ W + b."""
+        return x @ self.weight + self.bias
+
+
+class OwnLinears(Layer):
+    """Attends to the pixels of pictures (N, E, height, width), by Linears of its own."""
+
+    def __init__(self, channels, num_heads):
+        super().__init__(channels, num_heads)
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (Linear(channels) for _ in range(4))
+
+    def forward(self, x):
+        """Return (N, E, height, width)."""
+        pixels = x.flatten(2).mT
+        return self.attended(pixels, pixels, pixels).mT.reshape(x.shape)
+
+
+class ValueFirst(Layer):
+    """Takes the value first, and query and key None by default, which raises."""
+
+    def forward(self, value, key=None, query=None):
+        """Return (N, L, E)."""
+        return self.attended(query, key, value)
+
+
+class MaskOfColumns(Layer):
+    """Takes a mask (N, S, 1), 0 to hide."""
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E)."""
+        hidden = None if mask is None else mask.unsqueeze(1).permute(0, 1, 3, 2) == 0
+        return self.attended(x, x, x, hidden)
+
+
+class BiasOfTheLayer:
+    """Holds packed weights, those of the output, and the bias of these under its plain name."""
+
+    def __init__(self, dim, heads):
+        self.heads = heads
+        self.Wqkv, self.Wout = np.ones((dim, 3 * dim)), np.ones((dim, dim))
+        self.bias = np.zeros(dim)
+
+    def __call__(self, x):
+        """Return (N, L, E)."""
+        shape = (*x.shape[:2], self.heads, -1)
+        parts = np.split(x @ self.Wqkv, 3, axis=-1)
+        q, k, v = (each.reshape(shape).swapaxes(1, 2) for each in parts)
+        scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1]).astype(x.dtype)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        mixed = weights / weights.sum(axis=-1, keepdims=True) @ v
+        return mixed.swapaxes(1, 2).reshape(x.shape) @ self.Wout + self.bias
+
+
 class Unread(Layer):
     """Keeps a Linear of another width that no call reads."""
 

@@ -75,3 +75,10 @@ def test_digits_that_a_formula_loses_are_not_those_of_float32() -> None:
     assert Outcome.FAIL is verdict.outcome
     assert verdict.diagnosis
     assert "f64-capped-at-f32" not in {each.bug for each in verdict.diagnosis}
+
+
+def test_a_half_accumulator_shows_where_float32_is_the_widest() -> None:
+    """Its roundings are smaller than what no rounding of float32 imitates, and of their pattern."""
+    verdict = check_subject("float32_inside.py:sums_in_half", cases=40, diagnose=True)
+    said = [each.title for each in verdict.diagnosis]
+    assert any("`accumulator of P V` is rounded to float16" in each for each in said), said

@@ -62,10 +62,14 @@ def error_analysis(caller: Caller) -> ErrorAnalysis | None:
     if trial.found is None:
         return None
     error = _relative(trial)
-    if not trial.wrong or error > COARSE or not math.isfinite(error):
+    # In float32 a stage of 16 bits errs by less than what no rounding imitates.
+    errs = trial.wrong or trial.largest_error > trial.allowed
+    if not errs or error > COARSE or not math.isfinite(error):
         return ErrorAnalysis(error, "", rounding=not trial.wrong, right=not trial.wrong)
-    heads = _heads(trial)
     alike, stage, dtype = _stage(trial)
+    if not trial.wrong and alike < ALIKE:
+        return ErrorAnalysis(error, "", rounding=True, right=True)
+    heads = _heads(trial) if trial.wrong else ""
     # A row sum keeps its rounding where the inputs change by less than a unit of it.
     if alike < SURELY and not _is_rounding(caller, trial, error):
         return ErrorAnalysis(error, heads, rounding=False)
@@ -264,8 +268,9 @@ def _stage(trial: CallResult) -> tuple[float, str, str]:
 def _likeness(kind: type[Attention], trial: CallResult, seen: Array) -> float:
     """Return how alike the errors of a kind are to those seen; 0 where their size is another."""
     error = _errors(kind, trial.problem, trial)
-    size = float(np.abs(error[trial.off]).sum() / np.abs(seen[trial.off]).sum())
-    alike = _correlation(seen[trial.off], error[trial.off])
+    off = trial.off if trial.wrong else np.ones_like(trial.off)
+    size = float(np.abs(error[off]).sum() / np.abs(seen[off]).sum())
+    alike = _correlation(seen[off], error[off])
     return alike if MIN_STAGE_SHARE < size < 1 / MIN_STAGE_SHARE else 0.0
 
 

@@ -208,7 +208,7 @@ def cause_findings(seen: Examination) -> list[ExperimentFinding]:
     if seen.earlier.changes:  # what else is measured may follow from it
         return _earlier(seen)
     found = _crashes(seen)
-    if seen.wrong or seen.causes or (seen.narrow is not None and _is_surely_rounded(seen)):
+    if seen.wrong or seen.causes or _is_surely_rounded(seen):
         found += _plain(seen)
     if seen.shared:
         found.append(ExperimentFinding(seen.shared, SHARED_REMEDY, stage="arrays"))

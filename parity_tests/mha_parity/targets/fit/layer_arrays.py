@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def leaves(layer: Any) -> list[Leaf]:
     """Return the arrays of a layer that are no buffers, and that its call may read."""
     read = getattr(type(layer), READS, None)
     if is_module(layer):
-        owners = {name: type(module).__name__ for name, module in layer.named_modules()}
+        owners = {name: _type_of(module) for name, module in layer.named_modules()}
         found = [
             Leaf(name, tuple(each.shape), owners.get(name.rpartition(".")[0], ""))
             for name, each in layer.named_parameters()
@@ -48,6 +49,18 @@ def leaves(layer: Any) -> list[Leaf]:
             for path, value in _distinct(layer, read)
         ]
     return [each for each in found if read is None or each.path.partition(".")[0] in read]
+
+
+def _type_of(module: Any) -> str:
+    """Return the name of a module's type; one called Linear that is not torch's is of its own.
+
+    It may keep its weights (in, out).
+    """
+    name = type(module).__name__
+    torchs = sys.modules["torch"].nn.Linear
+    return (
+        name if isinstance(module, torchs) or not name.endswith("Linear") else f"{name} of its own"
+    )
 
 
 def _norm_around(layer: Any, path: str) -> str:

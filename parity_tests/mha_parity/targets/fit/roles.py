@@ -194,11 +194,15 @@ def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment
 
 
 def _rows_required(named: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Return the parameters, with no default of `query=None, key=None, value=None` before masks."""
-    rows = [p for p in named if p.default is None and p.name.lower() in ROWS]
-    if len(rows) < len(ROWS) or any(p.default is p.empty for p in named):
+    """Return the parameters, with no default of query, key and value where the query has one.
+
+    `query=None, key=None, value=None` stand before masks, `key=None, query=None` behind the value.
+    """
+    rows = [p for p in named if p.name.lower() in ROWS]
+    optional = [p for p in rows if p.default is None]
+    if len(rows) < len(ROWS) or all(p.name.lower() != ROWS[0] for p in optional):
         return list(named)
-    return [p.replace(default=p.empty) if p in rows else p for p in named]
+    return [p.replace(default=p.empty) if p in optional else p for p in named]
 
 
 def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:

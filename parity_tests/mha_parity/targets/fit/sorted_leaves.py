@@ -51,6 +51,10 @@ def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
     if len(unnamed) == 3:  # in the order of the rows that they are added to
         order = dict(zip(unnamed, names.ROWS, strict=True))
         of_bias = [(leaf, parts or (order[leaf],)) for leaf, parts in of_bias]
+    if len(unnamed) == 1 and not _stem(unnamed[0].path):  # `bias` of the layer itself
+        has = {part for _, parts in of_bias for part in parts}
+        is_last = ("out",) in by_stem.values() and "out" not in has
+        of_bias = [(leaf, parts or ("out",) * is_last) for leaf, parts in of_bias]
     others += [leaf for leaf, parts in of_bias if not parts]
     return SortedLeaves(
         tuple(_with_heads([each for each in named if each[1]])),

@@ -22,7 +22,7 @@ LENGTHS, SWITCH, ADDED = "lengths", "switch", "added"
 SHAPES: tuple[Axes, ...] = (
     ("N", "H", "L", "S"), ("NH", "L", "S"), ("N", "1", "L", "S"), ("N", "L", "S"),
     ("1", "1", "L", "S"), ("H", "L", "S"), ("L", "S"),
-    ("N", "1", "1", "S"), ("N", "1", "S"), ("N", "S"), ("S",),
+    ("N", "1", "1", "S"), ("N", "1", "S"), ("N", "S"), ("S",), ("N", "S", "1"),
 )  # fmt: skip
 TORCH_HEADS: Axes = ("NH", "L", "S")  # torch's mask of a sample and head
 THREE_AXES: tuple[Axes, ...] = (

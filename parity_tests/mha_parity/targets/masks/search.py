@@ -52,7 +52,9 @@ DISTINCT = 0.05  # by how much the cosine of one alignment passes that of the ot
 TORCH_SWITCH = "is_causal"
 STRONG = 5.0  # what a hidden key loses in logarithms at least, where nothing else says it is hidden
 # Where each new shape is compiled, those that most people use.
-FEW: tuple[Axes, ...] = (("N", "1", "L", "S"), ("L", "S"), ("N", "1", "1", "S"), ("N", "S"))
+FEW: tuple[Axes, ...] = (
+    ("N", "1", "L", "S"), ("N", "L", "S"), ("L", "S"), ("N", "1", "1", "S"), ("N", "S")
+)  # fmt: skip
 # What reading an attribute raises that an array does not have, and how many of them are tried.
 _ATTRIBUTE = re.compile(r"AttributeError: \S+ object has no attribute '([A-Za-z]\w*)'")
 MAX_ATTRIBUTES = 4
