@@ -27,7 +27,7 @@ judged = checks_of("wants_masks.py", cases=24, dtypes=("float64",))
     [
         (
             "of_a_list",
-            "`mask` as float64 or bool or int64, in 13 shapes, (N, H, L, S) to (N, L); the last",
+            "`mask` as float64 or bool or int64, in 14 shapes, (N, H, L, S) to (N, L); the last",
             ADAPTER.format("it"),
         ),
         (
