@@ -10,8 +10,12 @@ import pytest
 
 import mha_parity
 from mha_parity import selftest
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.case import Case
 from mha_parity.judging.accuracy import installed_torch_output
+from mha_parity.oracle.reference import reference_answer
 from mha_parity.run import torch_changes
+from mha_parity.run.torch_changes import PathChange
 from mha_parity.selftest import torch_versions
 from mha_torch import PathNotTakenError
 
@@ -66,6 +70,29 @@ def test_a_changed_path_is_named_with_what_changed(
     assert "differ by more" not in found["weights"]
     assert "differ by more; at most" in found["sdpa-math"]
     assert "cases took it in" in found["sdpa-flash"]
+
+
+def test_each_kind_of_change_is_counted_once() -> None:
+    """Equal, rounded, more, gone and new: one case each, and the worst one is kept with its size.
+
+    Kills each count as a difference, a comparison that is turned, and a case that is not kept.
+    """
+    problem = make_problem(Case(seed=1, batch=1, queries=2, keys=2, heads_count=1, head_dim=2))
+    answer = reference_answer(problem).output.astype(np.float64)
+    change = PathChange("path")
+    change.add(problem, answer, answer.copy())
+    change.add(problem, answer, np.nextafter(answer, np.inf))
+    assert 0 < change.units <= 1
+    change.add(problem, answer, answer + 1)
+    change.add(problem, answer, None)
+    change.add(problem, None, answer)
+    counts = change.equal, change.rounding, change.more, change.gone, change.new
+    assert (1, 1, 1, 1, 1) == counts
+    assert (problem.case.id, True) == (change.case, change.units > 1)
+    assert change.sentence("1", "2").startswith(
+        "torch 1 and 2, path path: 1 of 3 outputs are equal to the bit, 1 within what is allowed, "
+        "1 differ by more, 1 cases took it in 1 alone, 1 in 2 alone; at most "
+    )
 
 
 def test_the_table_has_a_row_for_each_path(

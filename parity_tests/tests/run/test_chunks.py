@@ -198,3 +198,25 @@ def test_a_long_run_adds_every_fifth_case_to_its_sums() -> None:
         for first in (0, ALL_OF)
     )
     assert late <= len(cases) // THEN_EVERY < early
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_what_compiles_takes_more_processes(
+    monkeypatch: pytest.MonkeyPatch, *, compiles: bool
+) -> None:
+    """A candidate that says so is counted as one that does, and one that says nothing is not.
+
+    Kills the default of what a candidate says of itself.
+    """
+    asked: list[bool] = []
+
+    def counted(_: Options, __: str | None, *, compiles: bool = False) -> int:
+        asked.append(compiles)
+        return 1
+
+    monkeypatch.setattr("mha_parity.run.check.process_count", counted)
+    candidate: Any = FunctionCandidate("right", lambda p: answer_of(Attention, p), whole_offer())
+    if compiles:
+        object.__setattr__(candidate, "compiles", True)
+    check(candidate, Options(cases=2, diagnose=False, shrink=False))
+    assert [False, compiles] == asked
