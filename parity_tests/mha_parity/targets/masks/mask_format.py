@@ -24,6 +24,10 @@ SHAPES: tuple[Axes, ...] = (
     ("1", "1", "L", "S"), ("H", "L", "S"), ("L", "S"),
     ("N", "1", "1", "S"), ("N", "1", "S"), ("N", "S"), ("S",), ("N", "S", "1"),
 )  # fmt: skip
+# Where each new shape is compiled, those that most people use.
+FEW_SHAPES: tuple[Axes, ...] = (
+    ("N", "1", "L", "S"), ("N", "L", "S"), ("L", "S"), ("N", "1", "1", "S"), ("N", "S")
+)  # fmt: skip
 TORCH_HEADS: Axes = ("NH", "L", "S")  # torch's mask of a sample and head
 THREE_AXES: tuple[Axes, ...] = (
     ("N", "L", "S"),

@@ -13,6 +13,7 @@ from mha_parity.core.parameters import NO_ANSWER, Role
 from mha_parity.targets.masks.experiment import SILENT, cosine, effect_ratio, log_ratio
 from mha_parity.targets.masks.mask_format import (
     ADDED,
+    FEW_SHAPES,
     LENGTH_SHAPES,
     LENGTHS,
     SAMPLES_LAST,
@@ -51,10 +52,6 @@ STEEP = 1.5  # what an addend's unit adds to a logarithm at most; a threshold or
 DISTINCT = 0.05  # by how much the cosine of one alignment passes that of the other
 TORCH_SWITCH = "is_causal"
 STRONG = 5.0  # what a hidden key loses in logarithms at least, where nothing else says it is hidden
-# Where each new shape is compiled, those that most people use.
-FEW: tuple[Axes, ...] = (
-    ("N", "1", "L", "S"), ("N", "L", "S"), ("L", "S"), ("N", "1", "1", "S"), ("N", "S")
-)  # fmt: skip
 # What reading an attribute raises that an array does not have, and how many of them are tried.
 _ATTRIBUTE = re.compile(r"AttributeError: \S+ object has no attribute '([A-Za-z]\w*)'")
 MAX_ATTRIBUTES = 4
@@ -330,7 +327,7 @@ class _Search:
         if self._experiment.problem.case.layout == "unbatched":
             return SINGLE_SHAPES
         if self._experiment.convention.library.name not in {"numpy", "torch"}:
-            return FEW
+            return FEW_SHAPES
         last = self._experiment.problem.case.layout == "sequence_first" and not self._asked.certain
         return (*SHAPES, *SAMPLES_LAST) if last else SHAPES
 
