@@ -44,18 +44,43 @@ class RecomputedUnmasked(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx, cotangent):
+    def weights(scores, sums):
+        """Return the weights of all keys."""
+        return (scores - sums).exp()
+
+    @classmethod
+    def backward(cls, ctx, cotangent):
         """Return the three gradients."""
         q, k, v, output, sums = ctx.saved_tensors
         scale = q.shape[-1] ** -0.5
-        p = (q @ k.mT * scale - sums).exp()
+        p = cls.weights(q @ k.mT * scale, sums)
         level = (cotangent * output).sum(-1, keepdim=True)
         d_scores = p * (cotangent @ v.mT - level) * scale
         return d_scores @ k, d_scores.mT @ q, p.mT @ cotangent
 
 
+class MaskedAfterExp(RecomputedUnmasked):
+    """Multiplies by 0 what the exponential of a hidden score may have made infinite."""
+
+    @staticmethod
+    def weights(scores, sums):
+        """Return the weights of visible keys, and NaN of infinite ones."""
+        return (scores - sums).exp() * ~_hidden_from(scores)
+
+
+class MaskedBeforeExp(RecomputedUnmasked):
+    """Right: hidden scores are -inf before the exponential."""
+
+    @staticmethod
+    def weights(scores, sums):
+        """Return the weights of visible keys."""
+        return (scores.masked_fill(_hidden_from(scores), -torch.inf) - sums).exp()
+
+
 class CausalLayer(nn.Module):
     """Causal attention with that function."""
+
+    function = RecomputedUnmasked
 
     def __init__(self, embed_dim, num_heads):
         super().__init__()
@@ -67,7 +92,19 @@ class CausalLayer(nn.Module):
     def forward(self, x):
         """Return (N, L, E)."""
         q, k, v = (_split(p(x), self.num_heads) for p in (self.q_proj, self.k_proj, self.v_proj))
-        return self.out_proj(RecomputedUnmasked.apply(q, k, v).transpose(1, 2).flatten(2))
+        return self.out_proj(self.function.apply(q, k, v).transpose(1, 2).flatten(2))
+
+
+class CausalOverflowing(CausalLayer):
+    """Wrong: its gradients are NaN at large hidden scores."""
+
+    function = MaskedAfterExp
+
+
+class CausalRight(CausalLayer):
+    """Right, with a backward pass of its own."""
+
+    function = MaskedBeforeExp
 
 
 class HiddenBehindSoftmax(CausalLayer):

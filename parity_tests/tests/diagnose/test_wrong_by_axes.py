@@ -12,6 +12,7 @@ judged = checks_of("wrong_by_axes.py", cases=40, dtypes=("float64",), diagnose=T
 CAUSES = {
     "sums_of_other_rows": "the exponential of row i and key j is divided by the sum of row j",
     "CausalLayer": "without the mask",
+    "CausalOverflowing": "gradients are NaN where the score of a hidden key passes the visible",
     "HiddenBehindSoftmax": "set to 0 after the softmax, and rows are not divided by their sum",
     "zeros_of_hidden_tiles": "rows for which a whole tile of keys is hidden are 0",
     "MeanOfScores": "are the softmax of the mean scores over the heads",
@@ -25,7 +26,7 @@ CAUSES = {
 @pytest.mark.parametrize("name", CAUSES)
 def test_the_step_is_said_first(name: str) -> None:
     """The first cause says what is computed instead."""
-    options = {"grad": True} if name == "CausalLayer" else {}
+    options = {"grad": True, "cases": 100} if name.startswith("Causal") else {}
     verdict = judged(name, **options)
     assert Outcome.FAIL == verdict.outcome, verdict.sentence
     assert CAUSES[name] in verdict.diagnosis[0].title
@@ -38,7 +39,7 @@ def test_what_rows_see_beyond_a_size_is_said_with_it() -> None:
     assert "row 0 sees keys 0, 128–166, expected 0" in seen.title
 
 
-@pytest.mark.parametrize("name", ["sums_of_own_rows", "HiddenWhereEither"])
+@pytest.mark.parametrize("name", ["sums_of_own_rows", "HiddenWhereEither", "CausalRight"])
 def test_right_ones_pass(name: str) -> None:
     """The same with the right axis, and with masks that are joined rightly, holds."""
     verdict = judged(name)

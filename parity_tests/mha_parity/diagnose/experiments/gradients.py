@@ -17,6 +17,7 @@ from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments import recomputed_weights
 from mha_parity.diagnose.experiments.group_gradients import sums_of_one_head
+from mha_parity.diagnose.experiments.overflowing_gradients import overflowing
 from mha_parity.diagnose.experiments.places import AXES
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
 from mha_parity.diagnose.experiments.sizes import LETTERS
@@ -39,6 +40,7 @@ SIZES = (
     {"batch": 2, "queries": 9, "keys": 8, "heads_count": 4, "head_dim": 17},
 )
 MASKS = {"padding": ("bool", "float"), "attn": ("causal", "bool2d", "float2d", "bool3d", "float3d")}
+MANY = 128  # keys, of which a hidden one has a score far above the visible ones of its row
 BEYOND = (8, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200)
 # Gradients are sums over whole problems: half of the digits are left to their rounding.
 RTOL = {"float64": 2.0**-26, "float32": 2.0**-11, "float16": 2.0**-5, "bfloat16": 2.0**-4}
@@ -128,7 +130,11 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
                 found[text] += 1
                 names.setdefault(text, []).append(f"{axis}={kind}")
     masked = tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
-    return masked or tuple(_with_weights(caller, most)) or tuple(_of_groups(caller, most))
+    further = masked or tuple(_with_weights(caller, most)) or tuple(_of_groups(caller, most))
+    if further:
+        return further
+    sizes = {**_sizes(caller, SIZES[0]), "queries": MANY, "keys": MANY}
+    return tuple(filter(None, [overflowing(caller, caller.case(**sizes, **most))]))
 
 
 def _with_weights(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
