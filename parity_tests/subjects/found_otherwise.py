@@ -200,6 +200,29 @@ class BuiltForABatchByDefault(BuiltForABatch):
         super().__init__(batch_size, embed_dim, num_heads)
 
 
+class KeepsForOneSample(Layer):
+    """Wrong: answers one sample with the keys of a larger batch before; no call needs its number."""
+
+    def __init__(self, embed_dim, num_heads, batch_size=16):
+        super().__init__(embed_dim, num_heads)
+        self.batch_size, self.last = batch_size, None
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        last, self.last = self.last, x.detach()
+        kept = len(x) == 1 and last is not None and len(last) > 1
+        other = last[:1] if kept and last.shape[1:] == x.shape[1:] else x
+        return self.attended(x, other.to(x.dtype), x)
+
+
+class FirstOfThree(Layer):
+    """Takes a row before query, key and value that default to None, and reads these wrongly."""
+
+    def forward(self, x, query=None, key=None, value=None):
+        """Return (N, L, E)."""
+        return 2 * x if query is None else self.attended(x, query, key)
+
+
 class RoomForFour(Layer):
     """Has room for four samples by default, as a cache may have."""
 

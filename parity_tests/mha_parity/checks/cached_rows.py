@@ -45,6 +45,10 @@ OTHER_SAMPLES = "it is right with the rows of other samples before it"
 FORGETS = "it sees no row of the calls before the last one"
 UNSEEN = "it does not see row"
 # Remarks without numbers: each is said once, in however many cases it is made.
+ANEW = "Two new rows in one call begin a sequence of their own: pass one row at a time."
+NOT_TOGETHER = (
+    "Two new rows in one call with a cache are not those of the whole: pass one row at a time."
+)
 TOGETHER = "Two new rows in one call with a cache see each other: pass one row at a time."
 OF_FLOAT32 = "A row that is asked with a cache has the digits of float32."
 AFTERWARDS = "in the answer without a cache of an object that was called with one"
@@ -134,8 +138,9 @@ class CachedSequences:
     def rows_together(self) -> Iterator[str]:
         """Yield that a causal layer answers two rows of one call otherwise.
 
-        That they see each other is a remark: many layers take one row alone, and hide nothing from
-        it. Rows of the cache that the first of them does not see are a finding.
+        That they see each other, or begin a sequence of their own, is a remark: many layers take
+        one row alone with a cache. Rows of the cache that the first of them does not see are a
+        finding.
         """
         if not self.bound.hides_future:
             return
@@ -145,6 +150,10 @@ class CachedSequences:
             if equal_up_to_rounding(expected, output):
                 return
             said = describe_difference(expected, output)
+            new = rows(whole, self.begin, whole.case.queries)
+            if equal_up_to_rounding(output, self.bound(new).output):
+                yield REMARK + ANEW
+                return
             first = output[:, :1]
             changed = ((row, self._together(_changed(whole, row))) for row in range(self.begin))
             unseen = [row for row, other in changed if equal_up_to_rounding(first, other[:, :1])]
@@ -153,8 +162,10 @@ class CachedSequences:
                     f"{NAME}: {said} in two new rows of one call, asked with the cache of those "
                     f"before them: {_unseen(unseen)}."
                 )
-            else:
-                yield REMARK + TOGETHER
+                return
+            other = self._together(_changed(whole, self.begin + 1))
+            sees_next = not equal_up_to_rounding(first, other[:, :1])
+            yield REMARK + (TOGETHER if sees_next else NOT_TOGETHER)
 
     def _together(self, whole: Problem) -> Array:
         """Return the answer to the last two rows in one call, with the cache of those before."""

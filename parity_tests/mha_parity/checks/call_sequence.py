@@ -98,10 +98,13 @@ class CallSequence:
     def single(self) -> list[Step]:
         """The call with the first sample alone: what is kept by lengths may have another batch."""
         one = altered.first_sample(self.other.problem)
-        if one is None or self.bound.of_one_batch or self.expected(one) is None:
+        if one is None or self.expected(one) is None:
             return []
+        step = Step(one, "a problem of one sample")
+        if self.bound.of_one_batch and self.departure(step, self.ask(self.new(), step)):
+            return []  # as its first call neither: it is built for as many samples as it gets
         same = self.bound.switches(one) == self.bound.switches(self.this.problem)
-        return [Step(one, "a problem of one sample")] if same else []
+        return [step] if same else []
 
     @cached_property
     def wide(self) -> list[Step]:

@@ -84,10 +84,11 @@ def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> 
         problem, answer = wrong[0]
         expected = summed(problem, with_gradients(VJP)()(problem), answer)
         names = [n for n, a in expected.items() if not _alike(problem, answer, n, a)]
+        grouped = "with grouped-query heads: " * all(p.case.kv_heads_count > 0 for p, _ in wrong)
         yield Diagnosis(
             bug=None,
-            title=f"the gradients of {', '.join(names)} are wrong, and right in plain problems and "
-            "with one mask alone",
+            title=f"{grouped}the gradients of {', '.join(names)} are wrong, and right in plain "
+            "problems and with one mask alone",
             evidence=f"{len(wrong)} failing cases, such as {problem.case.id}",
         )
 

@@ -77,7 +77,7 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
         return Role.CAUSAL if switch or may_be else Role.MASK
     if found is Role.SCORE_BIAS and switch and plain.endswith("n_bias"):
         found = Role.PROJECTION_BIAS  # `attention_bias=True` of a layer is that of its Linears
-    elif found is Role.PROJECTION_BIAS and type(default) is int:
+    elif found is Role.PROJECTION_BIAS and type(default) is int and default > 1:
         found = Role.SIZE  # `bk=64`: as many keys are in a tile
     if found is None and of == "call" and _INPUT.search(plain):
         return Role.INPUT

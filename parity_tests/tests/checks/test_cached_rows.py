@@ -10,6 +10,7 @@ import torch
 
 from cached_layers import (
     PROTOCOLS,
+    BeginsAnew,
     BreaksAtFourRows,
     Concatenates,
     DynamicCache,
@@ -37,6 +38,7 @@ from mha_parity.catalogue import catalogue, passed_cache
 from mha_parity.catalogue.layer_base import bound_layer
 from mha_parity.checks.cached_rows import (
     AFTERWARDS,
+    ANEW,
     BEGINS,
     CAUSES,
     NAME,
@@ -157,6 +159,11 @@ def test_several_new_rows_are_a_remark() -> None:
     assert [NAME, REMARK + TOGETHER] == findings(OneRowAtATime)
     verdict = check(MonitoredCandidate(bind(OneRowAtATime)), Options(cases=200, shrink=False))
     assert 1 == sum(TOGETHER in note for note in verdict.notes)
+
+
+def test_several_rows_that_begin_a_sequence_are_a_remark() -> None:
+    """A layer that takes its cache with a single row alone is right of every row."""
+    assert [NAME, REMARK + ANEW] == findings(BeginsAnew)
 
 
 def test_rows_of_the_cache_that_several_new_rows_do_not_see_are_a_finding() -> None:

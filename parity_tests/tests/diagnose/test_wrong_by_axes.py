@@ -13,7 +13,7 @@ CAUSES = {
     "sums_of_other_rows": "the exponential of row i and key j is divided by the sum of row j",
     "CausalLayer": "without the mask",
     "CausalOverflowing": "gradients are NaN where the score of a hidden key passes the visible",
-    "HiddenBehindSoftmax": "set to 0 after the softmax, and rows are not divided by their sum",
+    "HiddenBehindSoftmax": "keys that the softmax goes over are left out of the sum of their",
     "zeros_of_hidden_tiles": "rows for which a whole tile of keys is hidden are 0",
     "MeanOfScores": "are the softmax of the mean scores over the heads",
     "rotated_biases": "q, k and v get the biases of v, q, k",

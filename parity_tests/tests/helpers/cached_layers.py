@@ -213,6 +213,14 @@ class TopLeftOfSeveral(TopLeft):
         return super().forward(x, past) if x.shape[1] > 1 else Pair.forward(self, x, past)
 
 
+class BeginsAnew(Pair):
+    """Begins a sequence where several rows come, and continues it where one comes."""
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Forget the cache of several rows."""
+        return super().forward(x, None if x.shape[1] > 1 else past)
+
+
 class LastRowOfEach(Pair):
     """Returns the last of its new rows behind those that it was passed."""
 

@@ -71,6 +71,17 @@ def test_a_mask_of_queries_leaves_the_verdict_open(name: str, said: str) -> None
     assert said in verdict.sentence
 
 
+def test_a_layer_with_a_batch_size_is_asked_one_sample_after_several() -> None:
+    """Where its first call of one sample is right, a later one has to be."""
+    verdict = judged("KeepsForOneSample")
+    assert "statelessness" in {each.check_result.check for each in verdict.failures}
+
+
+def test_rows_behind_another_input_do_not_change_their_roles() -> None:
+    """`query`, `key` and `value` are no key and value of an `x` that stands before them."""
+    assert Outcome.FAIL == judged("FirstOfThree").outcome
+
+
 def test_a_projection_that_is_forgotten_is_no_spare_one() -> None:
     """Beside a Linear that nothing reads, an output projection that is not applied is named."""
     verdict = judged("UnreadOutput", diagnose=True)

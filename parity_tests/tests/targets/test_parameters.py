@@ -49,6 +49,7 @@ def test_a_default_tells_a_switch_from_a_matrix() -> None:
     assert Role.MASK == role("key_padding_mask", "call", default=None)
     assert Role.PROJECTION_BIAS == role("attention_bias", "constructor", default=True)
     assert Role.PROJECTION_BIAS == role("bk", "call", default=None)
+    assert Role.PROJECTION_BIAS == role("bk", "call", 0)
     assert Role.SIZE == role("bk", "call", 64)
 
 

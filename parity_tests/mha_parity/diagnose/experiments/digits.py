@@ -71,7 +71,7 @@ def error_analysis(caller: Caller) -> ErrorAnalysis | None:
         return ErrorAnalysis(error, "", rounding=True, right=True)
     heads = _heads(trial) if trial.wrong else ""
     # A row sum keeps its rounding where the inputs change by less than a unit of it.
-    if alike < SURELY and not _is_rounding(caller, trial, error):
+    if trial.wrong and alike < SURELY and not _is_rounding(caller, trial, error):
         return ErrorAnalysis(error, heads, rounding=False)
     return ErrorAnalysis(
         error, heads, rounding=True, stage=stage, dtype=dtype or _dtype(error), alike=alike

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
+OUT_OF_SUM = "keys that the softmax goes over are left out of the sum of their values"
 BEHIND_SOFTMAX = (
     "hidden weights are set to 0 after the softmax, and rows are not divided by their sum again"
 )
@@ -44,7 +45,10 @@ def visibility(reading: SampleWeights, *, of_most: bool = False) -> str:
     if not all(rules):
         return ""
     rule = rules[0] if len(set(rules)) == 1 else f"in head 0, {rules[0]}"
-    return f"{BEHIND_SOFTMAX}: {rule}" if _are_of_all_keys(reading) else rule
+    if not _are_of_all_keys(reading):
+        return rule
+    # Where nothing is hidden, a loop over the values may end too early as well.
+    return f"{OUT_OF_SUM if reading.visible.all() else BEHIND_SOFTMAX}: {rule}"
 
 
 def _are_of_all_keys(reading: SampleWeights) -> bool:

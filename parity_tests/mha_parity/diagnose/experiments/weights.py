@@ -12,7 +12,7 @@ from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.hidden_scores import causal_fill
 from mha_parity.diagnose.experiments.influence import (
-    BEHIND_SOFTMAX,
+    OUT_OF_SUM,
     irregular,
     keys_lost,
     largest_kept,
@@ -284,9 +284,9 @@ def _visible(wrong: list[SampleWeights]) -> WeightsFinding | None:
         return WeightsFinding(rule, EVERY_TILE)
     for of_most, each in product((False, True), reversed(normal)):
         if rule := visibility(each, of_most=of_most):
-            if BEHIND_SOFTMAX in rule:
-                hidden = "set the scores of hidden keys to -inf, before the softmax"
-                return WeightsFinding(rule, hidden, operation="mask behind the softmax")
+            if OUT_OF_SUM in rule:
+                summed = "sum P V over all keys, or hide the others by -inf before the softmax"
+                return WeightsFinding(rule, summed, operation="mask behind the softmax")
             bounds = "look at the bounds of the loop over keys, at window and offset of a mask"
             return WeightsFinding(rule, f"let each row see the keys that it should: {bounds}")
     return None
@@ -341,6 +341,8 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
         return WeightsFinding(
             f"each head has a scale of its own: {listed}", "use 1/sqrt(D) in all heads"
         )
+    if almost := in_float32(found.reading.problem.head_dim, slopes[0]) or with_addend(caller):
+        return almost
     if abs(slopes[0] - 1) > found.atol:
         scale, expected = slopes[0] * found.reading.problem.scale, found.reading.problem.scale
         formula = law(measured(caller))
@@ -355,8 +357,6 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
             operation="scale",
         )  # fmt: skip
-    if almost := in_float32(found.reading.problem.head_dim, slopes[0]) or with_addend(caller):
-        return almost
     story = transfer.denominator(found)
     if not story:
         return None

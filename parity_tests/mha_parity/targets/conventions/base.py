@@ -85,7 +85,7 @@ class Convention(ABC):
     own_masks: frozenset[str] = frozenset()
     # Whether an object takes calls of the length alone that it was built for.
     of_one_length: bool = False
-    of_one_batch: bool = False  # the same of the number of samples
+    of_one_batch: bool = False  # the same may hold of the number of samples
     joins_heads: bool = False  # by a matrix of its own, which is filled with the identity
     # The parameters of the call that inputs, weights and sizes take: no masks.
     filled: frozenset[str] = frozenset()

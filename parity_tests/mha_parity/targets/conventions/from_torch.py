@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,6 @@ ARRAYS = {
 }  # fmt: skip
 
 
-@lru_cache  # asked in every call
 def torch_taker(kind: Any) -> Take | None:
     """Return how a layer of a class takes over torch's by a method; None where it has none.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.from_torch import Take
     from mha_parity.targets.fit.interpretation import Interpretation
 
 # What a constructor refuses arguments by; anything else that it raises is a mistake in it.
@@ -119,12 +121,17 @@ class InterpretedLayers(InstanceCalls):
     @property
     def takes_torchs(self) -> bool:
         """Whether the layer takes over the weights of torch's by a method of its own."""
-        return torch_taker(self.subject) is not None
+        return self._taker is not None
+
+    @cached_property
+    def _taker(self) -> Take | None:
+        """How it takes over torch's layer; asked in every call."""
+        return torch_taker(self.subject)
 
     def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
         """Set the layer's arrays to the problem's weights, and take out what has none."""
         self.weight_leaves = []
-        if self.uses_method and (take := torch_taker(self.subject)):
+        if self.uses_method and (take := self._taker):
             take_torch(take, layer, problem, self.library)
             if not self.converts:
                 self.weight_leaves = self._leaves_in(layer, problem.num_heads)

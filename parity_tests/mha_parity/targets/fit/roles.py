@@ -197,10 +197,12 @@ def _rows_required(named: Sequence[inspect.Parameter]) -> list[inspect.Parameter
     """Return the parameters, with no default of query, key and value where the query has one.
 
     `query=None, key=None, value=None` stand before masks, `key=None, query=None` behind the value.
+    Behind other rows (`x, query=None`) they are further inputs.
     """
     rows = [p for p in named if p.name.lower() in ROWS]
     optional = [p for p in rows if p.default is None]
-    if len(rows) < len(ROWS) or all(p.name.lower() != ROWS[0] for p in optional):
+    others = any(p.default is p.empty and p not in rows for p in named)
+    if others or len(rows) < len(ROWS) or all(p.name.lower() != ROWS[0] for p in optional):
         return list(named)
     return [p.replace(default=p.empty) if p in optional else p for p in named]
 
