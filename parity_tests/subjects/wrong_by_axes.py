@@ -223,3 +223,71 @@ class HiddenWhereEither(HiddenWhereBoth):
         masks = [] if attn_mask is None else [~attn_mask[None, None]]
         masks += [] if key_mask is None else [~key_mask[:, None, None]]
         return masks[0] | masks[-1] if masks else None
+
+
+class GroupedSum(torch.autograd.Function):
+    """Attention of query heads over repeated key heads, with the sum of a group backwards."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        """Return (N, H, L, D) of q (N, H, L, D) and k, v (N, G, S, D)."""
+        ctx.save_for_backward(q, k, v)
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        return (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1) @ v
+
+    @staticmethod
+    def summed(heads):
+        """Return the sum over the query heads of each group, (N, G, H / G, S, D)."""
+        return heads.sum(2)
+
+    @classmethod
+    def backward(cls, ctx, cotangent):
+        """Return the three gradients."""
+        q, k, v = ctx.saved_tensors
+        groups, scale = k.shape[1], q.shape[-1] ** -0.5
+        k, v = (x.repeat_interleave(q.shape[1] // groups, 1) for x in (k, v))
+        p = (q @ k.mT * scale).softmax(-1)
+        d_p = cotangent @ v.mT
+        d_scores = p * (d_p - (p * d_p).sum(-1, keepdim=True)) * scale
+        d_k, d_v = (
+            cls.summed(each.unflatten(1, (groups, -1)))
+            for each in (d_scores.mT @ q, p.mT @ cotangent)
+        )
+        return d_scores @ k, d_k, d_v
+
+
+class LastOfGroup(GroupedSum):
+    """Wrong on purpose: the last query head's gradient is assigned, where it should be added."""
+
+    @staticmethod
+    def summed(heads):
+        """Return the last of each group."""
+        return heads[:, :, -1]
+
+
+class SummedOverGroups(nn.Module):
+    """Right: a layer with that function."""
+
+    function = GroupedSum
+
+    def __init__(self, embed_dim, num_heads, num_kv_heads):
+        super().__init__()
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        width = embed_dim // num_heads * num_kv_heads
+        self.q_proj, self.o_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(2))
+        self.k_proj, self.v_proj = (nn.Linear(embed_dim, width) for _ in range(2))
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q = self.q_proj(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k, v = (
+            each(x).unflatten(-1, (self.num_kv_heads, -1)).transpose(1, 2)
+            for each in (self.k_proj, self.v_proj)
+        )
+        return self.o_proj(self.function.apply(q, k, v).transpose(1, 2).flatten(2))
+
+
+class AssignedOfGroup(SummedOverGroups):
+    """Wrong on purpose: with that one."""
+
+    function = LastOfGroup

@@ -13,6 +13,7 @@ CAUSES = {
     "sums_of_other_rows": "the exponential of row i and key j is divided by the sum of row j",
     "CausalLayer": "without the mask",
     "CausalOverflowing": "gradients are NaN where the score of a hidden key passes the visible",
+    "AssignedOfGroup": "dK, dV are that of the last query head of each group alone",
     "HiddenBehindSoftmax": "keys that the softmax goes over are left out of the sum of their",
     "zeros_of_hidden_tiles": "rows for which a whole tile of keys is hidden are 0",
     "MeanOfScores": "are the softmax of the mean scores over the heads",
@@ -23,10 +24,13 @@ CAUSES = {
 }
 
 
+OWN_BACKWARD = {"CausalLayer", "CausalOverflowing", "AssignedOfGroup"}
+
+
 @pytest.mark.parametrize("name", CAUSES)
 def test_the_step_is_said_first(name: str) -> None:
     """The first cause says what is computed instead."""
-    options = {"grad": True, "cases": 100} if name.startswith("Causal") else {}
+    options = {"grad": True, "cases": 100} if name in OWN_BACKWARD else {}
     verdict = judged(name, **options)
     assert Outcome.FAIL == verdict.outcome, verdict.sentence
     assert CAUSES[name] in verdict.diagnosis[0].title
@@ -39,7 +43,9 @@ def test_what_rows_see_beyond_a_size_is_said_with_it() -> None:
     assert "row 0 sees keys 0, 128–166, expected 0" in seen.title
 
 
-@pytest.mark.parametrize("name", ["sums_of_own_rows", "HiddenWhereEither", "CausalRight"])
+@pytest.mark.parametrize(
+    "name", ["sums_of_own_rows", "HiddenWhereEither", "CausalRight", "SummedOverGroups"]
+)
 def test_right_ones_pass(name: str) -> None:
     """The same with the right axis, and with masks that are joined rightly, holds."""
     verdict = judged(name)

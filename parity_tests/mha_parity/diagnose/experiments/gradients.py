@@ -15,6 +15,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.compare import as_float64
+from mha_parity.core.features import has_one_kv_head
 from mha_parity.diagnose.experiments import recomputed_weights
 from mha_parity.diagnose.experiments.group_gradients import sums_of_one_head
 from mha_parity.diagnose.experiments.overflowing_gradients import overflowing
@@ -151,7 +152,7 @@ def _with_weights(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
 def _of_groups(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
     """Yield how gradients are off where query heads share key heads."""
     offer = caller.candidate.offer
-    if "fewer" not in offer["kv_heads"] or "qkv" not in offer["form"] or not caller.running():
+    if "fewer" not in offer["kv_heads"] or has_one_kv_head(offer) or not caller.running():
         return
     sizes = [_sizes(caller, s) | {"heads_count": 6, "kv_heads_count": 3} for s in SIZES[:2]]
     trials = _answered(caller, [caller.case(**each, **most) for each in sizes])
