@@ -12,10 +12,10 @@ from mha_parity.cases.covering import (
     draw_cases,
     reachable,
 )
-from mha_parity.cases.generate import make_problem
+from mha_parity.cases.generate import TINY, make_problem
 from mha_parity.cases.rng import largest_number
 from mha_parity.catalogue.registry import whole_offer
-from mha_parity.core.case import parse
+from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES, EXTREME_VALUES, Offer, make_offer
 
 WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()} | {
@@ -90,3 +90,18 @@ def test_extreme_values_are_few_and_of_both_signs(form: str, dtype: str) -> None
     assert [1, 1] == [len(each) for each in places]
     assert (places[0][0][1:] != places[1][0][1:]).all()
     assert most == np.abs(values).max()
+
+
+@pytest.mark.parametrize("projection", ["none", "one_array"])
+def test_plain_rows_are_not_scaled_and_tiny_ones_are(projection: str) -> None:
+    """Drawn rows are as large as the normal distribution has them, and tiny ones are a part of it.
+
+    Kills a factor on plain rows, of one array too.
+    """
+    case = Case(
+        seed=5, form="qkv", projection=projection, inputs="self", batch=4, queries=32, keys=32,
+        heads_count=1, head_dim=16,
+    )  # fmt: skip
+    plain, tiny = (make_problem(case.replace(regime=each)).key for each in ("normal", "tiny"))
+    assert 0.9 < plain.std() < 1.1
+    np.testing.assert_allclose(tiny, plain * TINY, rtol=1e-12)
