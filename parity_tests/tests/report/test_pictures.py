@@ -271,3 +271,17 @@ def test_nothing_is_drawn_where_no_page_is_asked_for() -> None:
     """Pictures take calls and time, and only the page shows them."""
     bound = bind(load.load("mha_numpy:MultiheadAttention"))
     assert () == check(bound, Options(cases=12)).pictures
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "shown"), [(2, 0, 3), (1, 0, 1), (2, 1, 2)], ids=["more", "one", "groups"]
+)
+def test_a_picture_has_the_heads_at_which_a_failure_was_first_seen(
+    heads: int, kv_heads: int, shown: int
+) -> None:
+    """Several heads become as many as then, up to a limit; one stays one, and groups stay.
+
+    Kills the condition turned around.
+    """
+    case = Case(seed=1, heads_count=heads, kv_heads_count=kv_heads, form="qkv")
+    assert shown == at_first_seen_sizes(case, case.replace(heads_count=4)).heads_count
