@@ -283,5 +283,8 @@ def test_a_picture_has_the_heads_at_which_a_failure_was_first_seen(
 
     Kills the condition turned around.
     """
-    case = Case(seed=1, heads_count=heads, kv_heads_count=kv_heads, form="qkv")
+    case = Case(
+        seed=1, form="qkv", batch=1, queries=2, keys=2, heads_count=heads, head_dim=2,
+        kv_heads_count=kv_heads,
+    )  # fmt: skip
     assert shown == at_first_seen_sizes(case, case.replace(heads_count=4)).heads_count
