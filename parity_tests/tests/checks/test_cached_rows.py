@@ -22,6 +22,7 @@ from cached_layers import (
     Leaves,
     ManyRows,
     NoNumbers,
+    NotItself,
     OddlyAnnotated,
     OfFourRows,
     OfMemory,
@@ -42,6 +43,7 @@ from mha_parity.checks.cached_rows import (
     BEGINS,
     CAUSES,
     NAME,
+    NOT_TOGETHER,
     OF_FLOAT32,
     STALE,
     TOGETHER,
@@ -159,6 +161,11 @@ def test_several_new_rows_are_a_remark() -> None:
     assert [NAME, REMARK + TOGETHER] == findings(OneRowAtATime)
     verdict = check(MonitoredCandidate(bind(OneRowAtATime)), Options(cases=200, shrink=False))
     assert 1 == sum(TOGETHER in note for note in verdict.notes)
+
+
+def test_new_rows_that_do_not_see_each_other_are_not_said_to() -> None:
+    """What several new rows see is measured before it is said."""
+    assert [NAME, REMARK + NOT_TOGETHER] == findings(NotItself)
 
 
 def test_several_rows_that_begin_a_sequence_are_a_remark() -> None:

@@ -213,6 +213,18 @@ class TopLeftOfSeveral(TopLeft):
         return super().forward(x, past) if x.shape[1] > 1 else Pair.forward(self, x, past)
 
 
+class NotItself(Pair):
+    """Hides several new rows with a cache from themselves."""
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Move the causal mask by one key where several rows come behind others."""
+        q, *new = self.project(x)
+        pair = joined(past, *new)
+        before = pair[0].shape[-2] - x.shape[1]
+        several = before > 0 and x.shape[1] > 1
+        return self.attend(q, pair, behind=before - several), pair
+
+
 class BeginsAnew(Pair):
     """Begins a sequence where several rows come, and continues it where one comes."""
 
