@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
-    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
@@ -91,14 +90,12 @@ class MonitoredCandidate:
         self.name = bound.name
         self.convention = bound.convention
         self.offer: Offer = bound.offer
-        self.reasons = bound.reasons
-        self.parameters = bound.parameters
-        self.answer_dtypes = bound.answer_dtypes
         self.masks = bound.masks
-        self.own_weights: OwnWeights | None = bound.own_weights
-        self.own_backward = own_backward(bound.subject)
-        self.not_installed = imported_in_name(bound.subject)
-        self.compiles = bound.library.name == "jax"
+        self.facts = dataclasses.replace(
+            bound.facts,
+            own_backward=own_backward(bound.subject),
+            not_installed=imported_in_name(bound.subject),
+        )
         self._forbid = tuple(forbid)
         self._last: Case | None = None
         self._tell: Callable[[str], None] | None = None

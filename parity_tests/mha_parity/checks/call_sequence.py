@@ -18,7 +18,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.checks import altered_problems as altered
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
-from mha_parity.targets.conventions.base import has_modes, set_mode
+from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,9 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
-from mha_parity.core.candidate import REMARK, CandidateError, takes_one_length
+from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.core.target_facts import takes_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ POISONS = (np.nan, np.inf)
 
 def check_nonfinite_inputs(bound: Convention, case: Case, number: int) -> Iterator[str]:
     """Yield the findings on a plain problem like ``case``, with NaN or infinity, by the number."""
-    sized = plain_variant(case, bound.offer, *SIZES, square=takes_one_length(bound))
+    sized = plain_variant(case, bound.offer, *SIZES, square=takes_one_length(bound.reasons))
     if sized is None:
         return
     problem = make_problem(sized.replace(gradients="no"))

@@ -18,8 +18,9 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.checks import altered_problems as altered
 from mha_parity.checks.call_sequence import AS_BUILT, CallSequence, Response, Step, differs
-from mha_parity.core.candidate import CandidateError, takes_one_length
+from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import PLAIN
+from mha_parity.core.target_facts import takes_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,7 +118,7 @@ def small_problem(case: Case, bound: Convention, number: int) -> Problem | None:
 
     Kinds of attn_mask and of key_padding_mask come in pairs, so that the first 12 have all of them.
     """
-    small = plain_variant(case, bound.offer, *SIZES, square=takes_one_length(bound))
+    small = plain_variant(case, bound.offer, *SIZES, square=takes_one_length(bound.reasons))
     if small is None:
         return None
     kinds = [

@@ -70,6 +70,6 @@ def default_set(options: Options) -> Iterator[tuple[str, Options]]:
 def _cases(target: str, options: Options) -> Iterator[tuple[Case, OwnWeights | None]]:
     """Yield the cases that ``check`` would ask a target, with the weights that it has already."""
     with opened(target, options) as candidate:
-        own = getattr(candidate, "own_weights", None)
+        own = candidate.facts.own_weights
         for case in cases_for(candidate, restricted_offer(candidate, options), options):
             yield case, own

@@ -70,7 +70,7 @@ def replay(
     settings = settings_of(options)
     with using_record(record_of(options)), opened as candidate:
         require_offered(case, candidate.offer, target)
-        require_solvable(case, getattr(candidate, "own_weights", None))
+        require_solvable(case, candidate.facts.own_weights)
         calls: list[str] = []
         if (describe := getattr(candidate, "describe_calls", None)) is not None:
             describe(calls.append)
@@ -168,6 +168,7 @@ class DebuggedCandidate:
     def __init__(self, bound: Convention) -> None:
         """Take over what the bound target is and offers."""
         self.name, self.convention, self.offer = bound.name, bound.convention, bound.offer
+        self.facts, self.masks = bound.facts, bound.masks
         self._bound = bound
         self._stopped = False
 

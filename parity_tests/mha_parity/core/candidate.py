@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mha_parity.core.features import UNLIKE_LENGTHS
+from mha_parity.core.target_facts import NO_FACTS, TargetFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,6 +88,16 @@ class Candidate(Protocol):
         """Which features it can be asked for."""
         ...
 
+    @property
+    def facts(self) -> TargetFacts:
+        """What else is known of it."""
+        ...
+
+    @property
+    def masks(self) -> Any:
+        """What its mask parameters take, a ``targets.masks.plan.MaskPlan``; None without any."""
+        ...
+
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer; raise ``CandidateError`` when it gives none."""
         ...
@@ -102,16 +112,13 @@ class FunctionCandidate:
     offer: Offer
     convention: str = "problem"
     extras: dict[str, object] = field(default_factory=dict)
+    facts: TargetFacts = NO_FACTS
+    masks: Any = None
 
     def __call__(self, problem: Problem) -> Answer:
         """Call the function; anything but an ``Answer`` counts as the output alone."""
         result = self.function(problem)  # type: ignore[operator]  # any callable may be given
         return result if isinstance(result, Answer) else Answer(output=result)
-
-
-def takes_one_length(candidate: object) -> bool:
-    """Return whether a candidate takes keys of its own, and as many as queries alone."""
-    return UNLIKE_LENGTHS in getattr(candidate, "reasons", {})
 
 
 def ask(candidate: Candidate, problems: Sequence[Problem]) -> Iterator[Answer | CandidateError]:

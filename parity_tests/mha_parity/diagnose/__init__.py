@@ -62,7 +62,7 @@ def diagnose(
     """
     if not failures:
         return _crashes_alone(candidate, budget) if crashes else ()
-    if getattr(candidate, "compiles", False):
+    if candidate.facts.compiles:
         budget *= COMPILED
     session = _Session(candidate, failures, budget, shrunk)
     findings, extra = call_effects.from_findings(session.failing)

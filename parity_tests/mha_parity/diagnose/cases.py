@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import takes_one_length
 from mha_parity.core.case import plain_distance
 from mha_parity.core.features import DTYPES, EXTREME_VALUES
+from mha_parity.core.target_facts import takes_one_length
 from mha_parity.diagnose.evidence import Observation
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def varied_problems(offer: Offer) -> list[Problem]:
 def similar_problems(cases: Sequence[Case], candidate: Candidate) -> list[Problem]:
     """Return problems with the features of the given cases, values plain, distinct sizes."""
     exact = plain_offer(candidate.offer)["dtype"][0]
-    square = takes_one_length(candidate)
+    square = takes_one_length(candidate.facts.reasons)
     return [
         make_problem(_relative(case, seed, exact, square=square))
         for case in cases

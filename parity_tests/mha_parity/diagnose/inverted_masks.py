@@ -31,7 +31,7 @@ def inverted_masks(candidate: Candidate) -> tuple[Diagnosis, ...]:
     A mask that hides nothing is passed in every case, and hides every key: no case is right, and
     none shows more. Of masks that may be left out, the cases show it.
     """
-    plan: MaskPlan | None = getattr(candidate, "masks", None)
+    plan: MaskPlan | None = candidate.masks
     if plan is None:
         return tuple(map(_diagnosis, _of_torchs_name(candidate)))
     every = (found for results in plan.by_layout.values() for found in results)
@@ -42,7 +42,7 @@ def inverted_masks(candidate: Candidate) -> tuple[Diagnosis, ...]:
 
 def _of_torchs_name(candidate: Candidate) -> Iterator[str]:
     """Yield the required masks of torch's names whose True keeps, as the answer to one shows."""
-    for each in getattr(candidate, "parameters", ()):
+    for each in candidate.facts.parameters:
         axis, value = TORCHS.get(each.name, ("", ""))
         if not (each.required and value in candidate.offer.get(axis, ())):
             continue

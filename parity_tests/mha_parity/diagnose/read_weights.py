@@ -13,11 +13,12 @@ from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.catalogue import Attention
 from mha_parity.core import head_projections
 from mha_parity.core.arrays import split_heads
-from mha_parity.core.candidate import CandidateError, takes_one_length
+from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.compare import as_float64
 from mha_parity.core.features import has_one_kv_head
 from mha_parity.core.head_projections import PROJECTIONS
+from mha_parity.core.target_facts import takes_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -82,7 +83,7 @@ def plain_case(offer: Offer, **changes: object) -> Case:
 def plain_case_for(candidate: Candidate, **changes: object) -> Case:
     """Return the small case of what a candidate offers, of as many keys as queries if need be."""
     case = plain_case(candidate.offer, **changes)
-    return case.replace(queries=case.keys) if takes_one_length(candidate) else case
+    return case.replace(queries=case.keys) if takes_one_length(candidate.facts.reasons) else case
 
 
 def read_sample_weights(

@@ -52,10 +52,9 @@ def build_verdict(
 
     """
     summary.refuse_unanswered(target, candidate.convention, case_results)
-    reasons = getattr(candidate, "reasons", {})
-    rows = summary.feature_rows(case_results, offer, candidate.offer, reasons)
-    listed = getattr(candidate, "parameters", ())
-    parameters = summary.parameters_with_status(listed, case_results, options)
+    facts = candidate.facts
+    rows = summary.feature_rows(case_results, offer, candidate.offer, facts.reasons)
+    parameters = summary.parameters_with_status(facts.parameters, case_results, options)
     notes = (
         *by_answers.recorded_answers_remark(),
         *torch_changes.path_change_notes(target, [result.case for result in case_results]),

@@ -131,7 +131,7 @@ def run_cases(
     ``first`` is the place of the first of them in the run, ``step`` the distance to the next. The
     relation asked of a case follows from its seed, so that a case alone behaves as in a run.
     """
-    own = getattr(candidate, "own_weights", None)
+    own = candidate.facts.own_weights
     for start in range(0, len(cases), IN_FLIGHT):
         problems = [problem_of(case, own) for case in cases[start : start + IN_FLIGHT]]
         relations = [scheduled_relation(problem) for problem in problems]

@@ -188,8 +188,7 @@ def _chunks(
     settings = replace(settings_of(options), brief=shard == WHOLE and not options.draw)
     if executor is not None and not can_move(options, target):
         raise ValueError(f"got an executor of other processes, but {STAYS}.")
-    compiles = getattr(candidate, "compiles", False)
-    count = process_count(options, target, compiles=compiles)
+    count = process_count(options, target, compiles=candidate.facts.compiles)
     number = 1 if executor is not None else count
     with nullcontext(executor) if number == 1 else processes(number) as elsewhere:
         if elsewhere is None or target is None:

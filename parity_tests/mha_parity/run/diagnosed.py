@@ -91,7 +91,7 @@ def _named(
     What fails in gradients alone has a right output, and is named by its gradients where that is
     most of the cases: in a few, a wrong formula moved the output by less than rounding.
     """
-    if getattr(candidate, "own_weights", None) is not None:
+    if candidate.facts.own_weights is not None:
         candidate = OwnWeightsAlone(candidate, candidate.offer)
     candidate = SingleCalls(candidate)
     answered = [

@@ -77,7 +77,7 @@ def state_findings(
     """
     if fresh.open is None:
         return []
-    own = getattr(candidate, "own_weights", None)
+    own = candidate.facts.own_weights
     search = _Search(fresh, [each.case for each in case_results], own)
     wrong = [place for place, each in enumerate(case_results) if each.fails]
     comparable = [p for p in wrong if _is_comparable(case_results[p])]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import drawn_cases, reachable
 from mha_parity.cases.sizes import FULL_LIMIT, judging_microseconds
-from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask, takes_one_length
+from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
 from mha_parity.core.features import has_one_kv_head
+from mha_parity.core.target_facts import takes_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,6 +36,7 @@ class NarrowedCandidate:
         self.name = candidate.name
         self.convention = candidate.convention
         self.offer = offer
+        self.facts, self.masks = candidate.facts, candidate.masks
 
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer."""
@@ -56,7 +58,8 @@ class OwnWeightsAlone(NarrowedCandidate):
             The problem has other weights.
 
         """
-        if not self.own_weights.are_of(problem):
+        own = self.facts.own_weights
+        if own is None or not own.are_of(problem):
             raise CandidateError("inconclusive", f"{NOT_ASKED}: it has weights of its own")
         return super().__call__(problem)
 
@@ -96,7 +99,7 @@ def narrowed_candidate(candidate: Candidate, offer: Offer, options: Options) -> 
 def with_own_backward(candidate: Candidate, options: Options) -> Options:
     """Return the options with gradients, where the target decides them by itself."""
     named = {axis for axis, _ in options.features}
-    own = getattr(candidate, "own_backward", "") and "yes" in candidate.offer["gradients"]
+    own = candidate.facts.own_backward and "yes" in candidate.offer["gradients"]
     return replace(options, grad=True) if own and "gradients" not in named else options
 
 
@@ -112,9 +115,9 @@ def restricted_offer(candidate: Candidate, options: Options) -> Offer:
         The candidate does not offer what was named, or no case has all of it.
 
     """
-    reasons = getattr(candidate, "reasons", {})
+    reasons = candidate.facts.reasons
     offer = dict(candidate.offer)
-    plan: MaskPlan | None = getattr(candidate, "masks", None)
+    plan: MaskPlan | None = candidate.masks
     if options.grad and plan is not None:
         offer |= plan.with_gradients
     if options.grad and "yes" not in offer["gradients"]:
@@ -122,7 +125,7 @@ def restricted_offer(candidate: Candidate, options: Options) -> Offer:
         raise ValueError(f"{NO_GRADIENTS} Asked for some: {said}" if said else NO_GRADIENTS)
     wanted = [("gradients", "yes" if options.grad else "no"), *options.features]
     wanted += [("dtype", dtype) for dtype in options.dtypes]
-    possible = offer | {"dtype": (*offer["dtype"], *getattr(candidate, "answer_dtypes", {}))}
+    possible = offer | {"dtype": (*offer["dtype"], *candidate.facts.answer_dtypes)}
     for axis in dict(wanted):
         values = tuple(value for a, value in wanted if a == axis)
         missing = [value for value in values if value not in possible[axis]]
@@ -154,15 +157,15 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
 
     Telling cases come first where the first failure ends the run.
     """
-    own = getattr(candidate, "own_weights", None)
+    own = candidate.facts.own_weights
     draw = asked_cases if options.fail_fast else drawn_cases
     drawn = draw(offer, options.cases, options.seed)
     fitting: Iterable[Case] = drawn if own is None else map(own.case, drawn)
     if has_one_kv_head(candidate.offer):
         fitting = (case.replace(kv_heads_count=1) for case in fitting)
-    if takes_one_length(candidate):
+    if takes_one_length(candidate.facts.reasons):
         fitting = (each if each.queries == each.keys else _squared(each) for each in fitting)
-    plan = getattr(candidate, "masks", None)
+    plan: MaskPlan | None = candidate.masks
     yield from fitting if plan is None else _askable(fitting, plan)
 
 

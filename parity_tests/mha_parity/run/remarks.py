@@ -26,16 +26,16 @@ def not_served_remarks(
     candidate: Candidate, options: Options, offer: Offer, case_results: Sequence[CaseResult]
 ) -> tuple[str, ...]:
     """Return the sentences on what the target does not serve."""
-    reasons = getattr(candidate, "reasons", {})
-    own = getattr(candidate, "own_weights", None)
-    backward = getattr(candidate, "own_backward", "") if options.grad else ""
+    facts = candidate.facts
+    own = facts.own_weights
+    backward = facts.own_backward if options.grad else ""
     found = (
-        *map(not_installed, getattr(candidate, "not_installed", ())),
+        *map(not_installed, facts.not_installed),
         f"gradients were judged too: {backward}." if backward else "",
         "" if own is None else own.sentence,
         "" if own is None else own.limit,
-        answer_dtype.remark(getattr(candidate, "answer_dtypes", {}), options),
-        not_cross(reasons, offer),
+        answer_dtype.remark(facts.answer_dtypes, options),
+        not_cross(facts.reasons, offer),
         fails_cross(case_results),
         fails_in_one_dtype(case_results),
     )

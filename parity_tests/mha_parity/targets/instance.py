@@ -23,12 +23,12 @@ from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.built_switches import settle_switches
 from mha_parity.targets.built_trials import length_limit, refuse_left_over, without_effect
 from mha_parity.targets.callables import layer_inside
-from mha_parity.targets.conventions.base import has_modes, set_mode
 from mha_parity.targets.conventions.built_layer import BuiltLayer
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.fitted_gradients import parts_of
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
+from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
 from mha_parity.targets.fit.search import SMALL
 from mha_parity.targets.fit.weights import sizes_of, slot_array

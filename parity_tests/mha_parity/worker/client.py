@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from mha_parity.core.features import Offer
-    from mha_parity.core.own_weights import OwnWeights
-    from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
+    from mha_parity.core.target_facts import TargetFacts
     from mha_parity.targets.masks.plan import MaskPlan
     from mha_parity.worker.output_capture import CapturedOutput
 
@@ -110,35 +109,14 @@ class IsolatedCandidate(ProcessOwner):
         return self.ready().offer
 
     @property
-    def reasons(self) -> dict[tuple[str, str], str]:
-        """Why a feature that was tried is not offered."""
-        return self.ready().reasons
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters of the target's constructor and call."""
-        return self.ready().parameters
-
-    @property
-    def answer_dtypes(self) -> dict[str, str]:
-        """Which narrower dtype answers a dtype."""
-        return self.ready().answer_dtypes
+    def facts(self) -> TargetFacts:
+        """What else is known of the target."""
+        return self.ready().facts
 
     @property
     def masks(self) -> MaskPlan | None:
         """What the mask parameters of the target take."""
         return self.ready().masks
-
-    # What of the target has a backward pass of its own, missing libraries that it imports, and
-    # whether its library compiles each operation for each size.
-    own_backward = property(lambda self: self.ready().own_backward)
-    not_installed = property(lambda self: self.ready().not_installed)
-    compiles = property(lambda self: self.ready().compiles)
-
-    @property
-    def own_weights(self) -> OwnWeights | None:
-        """The weights of a layer that is built already."""
-        return self.ready().own_weights
 
     def ready(self) -> Ready:
         """Wait until the target is bound.

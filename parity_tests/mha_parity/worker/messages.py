@@ -14,6 +14,7 @@ from mha_parity.core.own_weights import OwnWeights
 from mha_parity.core.parameters import Parameter, Role, Status
 from mha_parity.core.problem import Problem
 from mha_parity.core.safetensors import FormatError
+from mha_parity.core.target_facts import TargetFacts
 from mha_parity.targets.masks.mask_format import Axes, MaskFormat, MaskSearchResult
 from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.worker.encoding import Protocol
@@ -68,20 +69,14 @@ class Ready:
     name: str
     convention: str
     offer: Offer
-    reasons: dict[tuple[str, str], str]
-    parameters: tuple[Parameter, ...]
+    facts: TargetFacts
     masks: MaskPlan | None
-    answer_dtypes: dict[str, str]
-    own_weights: OwnWeights | None
-    own_backward: str = ""
-    not_installed: tuple[str, ...] = ()
-    compiles: bool = False
     settled: tuple[tuple[str, str], ...] = ()
     library: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no target offers: a run would fail by it, far from here."""
-        own = self.own_weights
+        own = self.facts.own_weights
         features = [self.offer] if own is None else [self.offer, _each_alone(own.features)]
         known = all(
             axis in AXES and values and {*values} <= {*AXES[axis]}
@@ -141,6 +136,7 @@ NAMES: Mapping[str, Any] = {
     each.__name__: each
     for each in (
         Case, MaskFormat, MaskPlan, MaskSearchResult, OwnWeights, Parameter, Role, Severity, Status,
+        TargetFacts,
     )
 } | {"Array": Array, "Axes": Axes, "Offer": Offer}  # fmt: skip
 PROTOCOL = Protocol(

@@ -13,15 +13,16 @@ import pytest
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.options import Options
+from mha_parity.core.target_facts import NO_FACTS
 
 # Of a case and of the options each default is a choice, which ids and the help name.
 RESULTS = ("core.candidate", "core.check_result", "core.identity", "core.own_weights",
-           "core.pictures", "core.verdict", "oracle.recorded", "checks.call_sequence",
-           "run.case_run", "run.chunks", "run.repro")  # fmt: skip
+           "core.pictures", "core.target_facts", "core.verdict", "oracle.recorded",
+           "checks.call_sequence", "run.case_run", "run.chunks", "run.repro")  # fmt: skip
 # What an attention computes is torch's but where an experiment departs; a run is a single shard.
 CHOSEN = {"FunctionCandidate.convention": "problem", "ExperimentResult.as_torch": True,
           "Shard.number": 1, "Shard.of": 1, "MatrixAxis.heads": 1,
-          "Accuracy.contender": "target"}  # fmt: skip
+          "Accuracy.contender": "target", "FunctionCandidate.facts": NO_FACTS}  # fmt: skip
 
 
 def defaults(module: Any) -> Iterator[tuple[str, Any]]:

@@ -112,8 +112,8 @@ def test_a_compiled_layer_is_judged_with_its_weights_as_it_is() -> None:
     candidate = bind_in_process(layer, Options())
     built = getattr(candidate.bound, "instance", None)
     assert layer is getattr(built, "called", None)
-    assert candidate.own_weights is not None
-    assert {"qkv.weight", "out.weight", "out.bias"} == set(candidate.own_weights.places)
+    assert candidate.facts.own_weights is not None
+    assert {"qkv.weight", "out.weight", "out.bias"} == set(candidate.facts.own_weights.places)
     asked = Options(cases=6, diagnose=False)
     assert 6 == check(candidate, asked).passed
 

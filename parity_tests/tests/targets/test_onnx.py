@@ -305,7 +305,7 @@ def test_a_fresh_process_answers_alike(tmp_path: Path) -> None:
     """One that makes no small calls at first finds how packed rows lie all the same."""
     file = layer(tmp_path, names=("a.qkv", "a.proj"), by_head=True)
     with isolated(file, num_heads=3) as candidate, candidate.fresh() as fresh:
-        own = candidate.own_weights
+        own = candidate.facts.own_weights
         assert own is not None
         problem = own.problem(make_problem(own.case(SMALL)))
         assert own.are_of(problem)

@@ -13,9 +13,10 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
 from mha_parity.core.arrays import split_heads
-from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, ask, takes_one_length
+from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, ask
 from mha_parity.core.compare import absolute_difference, as_float64
 from mha_parity.core.features import DTYPES
+from mha_parity.core.target_facts import takes_one_length
 from mha_parity.diagnose.evidence import ROUNDINGS, largest_magnitude, largest_score
 from mha_parity.diagnose.read_weights import CALLS, plain_case_for, read_sample_weights
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
-    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
 
 LENGTHS = ("queries", "keys")
@@ -115,10 +115,10 @@ class Caller:
         """Take the candidate, and whether there is time for another call."""
         self.candidate = candidate
         self.running = running
-        own: OwnWeights | None = getattr(candidate, "own_weights", None)
+        own = candidate.facts.own_weights
         # A layer that is built already has its sizes in all problems.
         self.built = own if own is not None and own.built else None
-        self.square = takes_one_length(candidate)
+        self.square = takes_one_length(candidate.facts.reasons)
         self.base = plain_case_for(candidate)
         if self.built is not None:
             # Without biases, of which it may have some and not others: copies get 0.

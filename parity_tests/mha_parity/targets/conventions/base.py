@@ -16,11 +16,12 @@ from mha_parity.core.candidate import Answer
 from mha_parity.core.case import Case
 from mha_parity.core.features import UNLIKE_LENGTHS
 from mha_parity.core.parameters import Role
+from mha_parity.core.target_facts import TargetFacts
 from mha_parity.core.verdict import SQUARE
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
-from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
+from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import (
     canonical,
     canonical_weights,
@@ -128,6 +129,17 @@ class Convention(ABC):
     def modes(self, *, training: bool) -> dict[str, bool]:
         """Return what the parameters of a call get that say whether it is made in training."""
         return parameters.modes_of(self._named[1], training=training)
+
+    @property
+    def facts(self) -> TargetFacts:
+        """What small calls showed, as ``Candidate`` has it."""
+        return TargetFacts(
+            reasons=self.reasons,
+            parameters=self.parameters,
+            answer_dtypes=self.answer_dtypes,
+            own_weights=self.own_weights,
+            compiles=self.library.name == "jax",
+        )
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -382,15 +394,3 @@ class Convention(ABC):
         """Call the subject on ``problem`` and return its answer."""
         call = self.prepare(problem)
         return self.answered(problem, call, call.make())
-
-
-def has_modes(layer: Any) -> bool:
-    """Return whether a layer can be switched between training and evaluation."""
-    return all(callable(getattr(layer, name, None)) for name in ("train", "eval"))
-
-
-def set_mode(layer: Any, training: bool) -> Any:
-    """Return the layer in training or evaluation mode; some switch themselves, some return it."""
-    with target_errors():
-        switched = layer.train() if training else layer.eval()
-    return layer if switched is None else switched

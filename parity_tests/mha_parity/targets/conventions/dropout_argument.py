@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
-from mha_parity.targets.conventions.base import has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments
+from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import Answer, CandidateError, takes_one_length
+from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import DTYPES
+from mha_parity.core.target_facts import takes_one_length
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.cached_calls import use_cache_of
 from mha_parity.targets.conventions.claims import claimed_cases
@@ -96,7 +97,7 @@ def _try_claims(convention: Convention) -> None:
     for axis, value, claimed in claimed_cases(plain, convention.offer):
         single = convention.masks is not None and convention.masks.only_one_sample(claimed)
         case = claimed.replace(batch=1) if single else claimed
-        case = case.replace(keys=case.queries) if takes_one_length(convention) else case
+        case = case.replace(keys=case.queries) if takes_one_length(convention.reasons) else case
         reason = _raised(convention, case) or _other_meaning(convention, case, axis)
         if reason:
             left = tuple(each for each in convention.offer[axis] if each != value)

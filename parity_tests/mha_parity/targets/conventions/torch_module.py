@@ -15,10 +15,11 @@ from mha_parity.core.features import make_offer
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.attended_axis import BATCH_FIRST, mixes_samples
-from mha_parity.targets.conventions.base import FeatureProbe, has_modes, set_mode
+from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, only_sample
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
+from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import (
     ANY,

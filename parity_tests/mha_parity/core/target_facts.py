@@ -1,0 +1,42 @@
+"""What is known of a target beside what it offers; of a function of a problem, nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mha_parity.core.features import UNLIKE_LENGTHS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mha_parity.core.own_weights import OwnWeights
+    from mha_parity.core.parameters import Parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetFacts:
+    """What small calls and the source showed of a target.
+
+    ``reasons`` says why a feature that was tried is not offered. ``parameters`` are those of its
+    constructor and call. ``answer_dtypes`` maps dtypes to the narrower ones that they are answered
+    in. ``own_weights`` are those that it is judged with over all else. ``own_backward`` says what
+    of it has a backward pass of its own, ``not_installed`` which libraries it imports that are
+    missing, and ``compiles`` whether its library compiles each operation for each size.
+    """
+
+    reasons: dict[tuple[str, str], str] = field(default_factory=dict)
+    parameters: tuple[Parameter, ...] = ()
+    answer_dtypes: dict[str, str] = field(default_factory=dict)
+    own_weights: OwnWeights | None = None
+    own_backward: str = ""
+    not_installed: tuple[str, ...] = ()
+    compiles: bool = False
+
+
+NO_FACTS = TargetFacts()
+
+
+def takes_one_length(reasons: Mapping[tuple[str, str], str]) -> bool:
+    """Return whether a target takes keys of its own, and as many as queries alone."""
+    return UNLIKE_LENGTHS in reasons
