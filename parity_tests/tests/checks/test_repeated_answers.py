@@ -14,6 +14,7 @@ from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
+from mha_parity.core.target_facts import NO_FACTS
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 
 PLAIN = make_problem(parse("qkv-N2-L3-S4-H2-D3-cross-float64-s1"))
@@ -25,8 +26,8 @@ OTHER = RIGHT + 1
 class Scripted:
     """A bound target that answers one output after the other."""
 
-    own_weights = None
-    subject = offer = reasons = parameters = answer_dtypes = masks = None
+    subject = offer = masks = own_weights = None
+    facts = NO_FACTS
     name = convention = ""
     library = NumpyArrays()
 

@@ -12,6 +12,7 @@ from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.options import Options
+from mha_parity.core.target_facts import NO_FACTS, TargetFacts
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run import chunks, summary
 from mha_parity.run.build_verdict import settings_of
@@ -215,8 +216,9 @@ def test_what_compiles_takes_more_processes(
         return 1
 
     monkeypatch.setattr("mha_parity.run.check.process_count", counted)
-    candidate: Any = FunctionCandidate("right", lambda p: answer_of(Attention, p), whole_offer())
-    if compiles:
-        object.__setattr__(candidate, "compiles", True)
+    facts = TargetFacts(compiles=True) if compiles else NO_FACTS
+    candidate = FunctionCandidate(
+        "right", lambda p: answer_of(Attention, p), whole_offer(), facts=facts
+    )
     check(candidate, Options(cases=2, diagnose=False, shrink=False))
     assert [False, compiles] == asked

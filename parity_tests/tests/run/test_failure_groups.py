@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.case import Case
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import make_offer
@@ -24,12 +25,6 @@ OFFER = make_offer(
     attn=("none", "bool2d", "float2d", "causal"), layout=("batch_first", "unbatched"),
     inputs=("self", "cross"), bias=("no", "yes"),
 )  # fmt: skip
-
-
-class Offering:
-    """A candidate of which its offer alone is asked."""
-
-    name, convention, offer, own_weights = "x:f", "qkv", OFFER, None
 
 
 def result(case: Case, severity: Severity = Severity.MATCH, **more: Any) -> CaseResult:
@@ -50,7 +45,7 @@ def results(*counts: tuple[dict[str, str], int, int]) -> list[CaseResult]:
 @cache
 def drawn(seed: int) -> tuple[Case, ...]:
     """Return the cases of a run."""
-    return tuple(cases_for(Offering(), OFFER, Options(seed=seed)))  # type: ignore[arg-type]
+    return tuple(cases_for(FunctionCandidate("x:f", None, OFFER), OFFER, Options(seed=seed)))
 
 
 def common(*features: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
