@@ -14,6 +14,16 @@ class DropsAlways(MultiheadAttention):
         return self
 
 
+class SeedsWhenBuilt(Stacked):
+    """Seeds torch's global generator in its constructor, and leaves it alone in its calls."""
+
+    def __init__(self, d_model, num_heads):
+        import torch
+
+        torch.manual_seed(0)
+        super().__init__(d_model, num_heads)
+
+
 class KeepsFirstWeights(MultiheadAttention):
     """Ignores every state dict but the first."""
 

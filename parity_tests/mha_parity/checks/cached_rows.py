@@ -75,8 +75,12 @@ def check_cached_rows(bound: Convention, problem: Problem, number: int) -> Itera
 
 
 def _sequence(bound: Convention, problem: Problem) -> Problem | None:
-    """Return a plain problem of self-attention of several rows; None where there is none."""
-    case = problem.case
+    """Return a plain problem of self-attention of several rows; None where there is none.
+
+    Its layout is the one that the way of passing a cache was found with: a cache is joined along
+    the axis that the rows have in it, which a layer need not know of other layouts.
+    """
+    case, layout = problem.case, bound.plain_case().layout
     if "self" not in bound.offer["inputs"]:
         return None
     if bound.own_weights is None:
@@ -84,11 +88,13 @@ def _sequence(bound: Convention, problem: Problem) -> Problem | None:
         # Separate projections are of inputs of unlike widths.
         projection = "packed" if case.projection == "separate" else case.projection
         alike = case.replace(
-            inputs="self", projection=projection, kdim=0, vdim=0, weights="none", gradients="no"
-        )
+            inputs="self", projection=projection, kdim=0, vdim=0, weights="none", gradients="no",
+            layout=layout,
+        )  # fmt: skip
         small = plain_variant(alike, offer, LENGTH, LENGTH, HEAD_DIM, square=True)
         return None if small is None else make_problem(small)
     plain = {axis: PLAIN[axis] for axis in ("regime", "masked_rows", "padding")}
+    plain["layout"] = layout
     is_plain = plain.items() <= case.features().items() and case.inputs == "self"
     sees_all = problem.attn_mask is None and problem.is_causal <= bound.hides_future
     return rows(problem, 0, LENGTH) if is_plain and sees_all and case.queries >= LENGTH else None

@@ -19,10 +19,11 @@ from mha_parity.checks import altered_problems, dropout, further_problems, state
 from mha_parity.checks.altered_problems import other_problem
 from mha_parity.checks.call_sequence import copied
 from mha_parity.checks.forbidden_modules import ForbiddenModules
+from mha_parity.checks.seeded_calls import seeded_call, seeds_again
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import as_float64, describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
-from mha_parity.core.global_state import GlobalState, call_with_seeds
+from mha_parity.core.global_state import GlobalState
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.calls import Call, as_they_stand
 from mha_parity.targets.own_backward import own_backward
@@ -171,11 +172,9 @@ class MonitoredCandidate:
 
         ``kept`` is ``answer`` with a copy of its output.
         """
-        second, states = call_with_seeds(1, self.bound, problem)
-        third, others = call_with_seeds(2, self.bound, problem)
-        for owner in states:
-            if states[owner] == others.get(owner):
-                yield f"global state unchanged: the call seeds {owner} global generator."
+        calls = [seeded_call(self.bound, problem, seed) for seed in (1, 2)]
+        yield from seeds_again(*calls)
+        second, third = (each.output for each in calls)
         if not equal_up_to_rounding(second, third):
             yield f"determinism: {describe_difference(second, third)} between two equal calls."
             return

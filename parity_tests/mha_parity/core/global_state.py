@@ -13,10 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mha_parity.core.arrays import Array
-    from mha_parity.core.candidate import Answer
-    from mha_parity.core.problem import Problem
-
 
 @dataclass(frozen=True, slots=True)
 class GlobalState:
@@ -91,19 +87,6 @@ def _generators() -> dict[str, GlobalGenerator]:
             own.manual_seed, own.get_state, own.set_state, lambda s: s.numpy().tobytes()
         )
     return found
-
-
-def call_with_seeds(
-    seed: int, candidate: Callable[[Problem], Answer], problem: Problem
-) -> tuple[Array, dict[str, object]]:
-    """Return the output with the global generators seeded, and their states afterwards.
-
-    Draws advance a generator from its seed: two seeds, two states. A call after which the states
-    are equal has seeded the generator itself. The generators are left as they were found.
-    """
-    with seeded_generators(seed) as generators:
-        result = candidate(problem).output.copy()
-        return result, {owner: each.key(each.state()) for owner, each in generators.items()}
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from cached_layers import (
     OddlyAnnotated,
     OfFourRows,
     OfMemory,
+    OneHead,
     OneRowAtATime,
     Pair,
     Stacked,
@@ -127,6 +128,14 @@ def test_what_else_goes_wrong_with_a_cache_is_said(kind: type, said: str) -> Non
 def test_a_cache_without_room_and_odd_annotations_are_no_finding(kind: type) -> None:
     """A ValueError at more rows is a refusal, and an annotation may be anything."""
     assert [NAME] == findings(kind)
+
+
+def test_a_cache_is_asked_in_the_layout_that_it_was_found_with() -> None:
+    """Rows without samples are taken, and no cache of them. Kills the layout of the case."""
+    bound = bind(OneHead)
+    assert "unbatched" in bound.offer["layout"]
+    problem = make_problem(CASE.replace(heads_count=1, layout="unbatched", batch=1))
+    assert [NAME] == list(check_cached_rows(bound, problem, 0))
 
 
 def test_a_cache_in_float32_is_a_remark() -> None:

@@ -105,6 +105,13 @@ def test_a_layer_s_misdeed_has_a_check_of_its_own(subject: str, name: str, said:
     assert said in found(verdict, name)
 
 
+def test_a_constructor_that_seeds_is_a_remark() -> None:
+    """It is no call of the attention. Kills states that are compared behind both steps alone."""
+    verdict = check_subject("misbehaving_layers.py:SeedsWhenBuilt")
+    assert verdict.holds
+    assert 1 == sum("The constructor seeds torch's" in note for note in verdict.notes)
+
+
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in FORBIDDEN.items()])
 def test_a_forbidden_module_is_seen(subject: str, name: str, said: str) -> None:
     """Computing through torch fails where torch is forbidden, and there only."""

@@ -49,6 +49,27 @@ def joined(past: Any, *new: Tensor) -> tuple[Tensor, ...]:
     return tuple(torch.cat(pair, dim=2) for pair in zip(past, new, strict=True))
 
 
+class OneHead(nn.Module):
+    """Attention of one head over rows (..., L, E), with a cache that is joined along axis 1.
+
+    That is the rows' axis of (N, L, E), and the width's of (L, E).
+    """
+
+    def __init__(self, model_dim: int) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (
+            nn.Linear(model_dim, model_dim, bias=False) for _ in range(3)
+        )
+
+    def forward(self, x: Tensor, kv_cache: Any = None) -> Any:
+        """Return the output and the keys and values of all rows."""
+        k, v = self.k_proj(x), self.v_proj(x)
+        if kv_cache is not None:
+            k, v = (torch.cat(pair, dim=1) for pair in zip(kv_cache, (k, v), strict=True))
+        scores = self.q_proj(x) @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
+        return scores.softmax(-1) @ v, (k, v)
+
+
 class Pair(Layer):
     """Takes and returns a pair."""
 
