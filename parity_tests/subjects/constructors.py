@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 
@@ -26,6 +28,69 @@ class Layer(nn.Module):
     def forward(self, x):
         """Return (N, L, E)."""
         return self.out_proj(self._mixed(*self._heads(x, x, x)).transpose(1, 2).flatten(2))
+
+
+class OfMethods(Layer):
+    """Calls a method of its configuration for the width of a head."""
+
+    def __init__(self, cfg):
+        self.head_dim = cfg.head_dim()
+        super().__init__(cfg.d_model, cfg.n_heads)
+        for each in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
+            nn.init.normal_(each.weight, std=cfg.init_std)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = self._heads(x, x, x)
+        weights = (q @ k.transpose(-1, -2) * self.head_dim**-0.5).softmax(-1)
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+
+
+class OfMethodsUnscaled(OfMethods):
+    """Wrong on purpose: the scale is that of heads of width 1."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        self.head_dim = 1
+        return super().forward(x)
+
+
+class Positions(Layer):
+    """Gets what turns queries and keys by their positions."""
+
+    def __init__(self, embed_dim, num_heads, rope):
+        super().__init__(embed_dim, num_heads)
+        self.rope = rope
+
+    def _mixed(self, q, k, v):
+        return super()._mixed(self.rope(q), self.rope(k), v)
+
+
+class PositionsOfValues(Positions):
+    """Wrong on purpose: values are taken for keys."""
+
+    def _mixed(self, q, k, v):
+        return super()._mixed(q, v, v)
+
+
+class OnDevice(Layer):
+    """Is built on a device that few machines have, unless another is named."""
+
+    def __init__(self, device="cuda", embed_dim=512, num_heads=8):
+        super().__init__(embed_dim, num_heads)
+        self.divisor = torch.tensor(embed_dim // num_heads, device=device)
+
+    def _mixed(self, q, k, v):
+        return (q @ k.transpose(-1, -2) / math.sqrt(self.divisor)).softmax(-1) @ v
+
+
+class OfKernels(Layer):
+    """Takes a kernel by its name, and has none without."""
+
+    def __init__(self, embed_dim, num_heads, kernel=None):
+        super().__init__(embed_dim, num_heads)
+        assert kernel == "normal"
+        self.kernel = kernel
 
 
 class OfEvenWidths(Layer):

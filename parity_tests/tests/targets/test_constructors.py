@@ -42,6 +42,28 @@ def test_a_configuration_within_another_of_any_name_is_made() -> None:
     assert any("`hidden_dim` = embed_dim; `num_heads` = num" in note for note in verdict.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("OfMethods", "`init_std` = one"),
+        ("Positions", "as Linears; (N, L, E); `rope` the identity."),
+        ("OnDevice", "as Linears"),
+        ("OfKernels", "as Linears"),
+    ],
+)
+def test_a_constructor_gets_what_its_code_asks_for(name: str, said: str) -> None:
+    """Methods of a configuration, the identity for positions, this device, a string compared."""
+    verdict = checked(name)
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert any(said in note for note in verdict.notes), verdict.notes
+
+
+@pytest.mark.parametrize("name", ["OfMethodsUnscaled", "PositionsOfValues"])
+def test_what_is_wrong_beside_them_is_judged(name: str) -> None:
+    """Neither a method nor the identity hides a bug."""
+    assert Outcome.FAIL is checked(name, fail_fast=True).outcome
+
+
 def test_a_number_of_no_known_meaning_is_refused_by_its_name() -> None:
     """It is no configuration, and the first error says which name is unknown."""
     with pytest.raises(TargetError, match="asks its configuration for 'vit', which is unknown"):

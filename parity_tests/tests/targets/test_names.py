@@ -25,6 +25,11 @@ def test_names_of_weights(path: str, parts: str) -> None:
     assert expected == names.parts(path)
 
 
+def test_a_window_is_no_weight() -> None:
+    """Though its name begins with the letter of weights."""
+    assert not any(map(names.is_weight, ("window", "WINDOW_SIZE", "window_size")))
+
+
 @pytest.mark.parametrize("path", ["b_q", "bias_q", "query.bias", "bq.data"])
 def test_names_of_biases(path: str) -> None:
     """Those of a tensor of the target's own too."""

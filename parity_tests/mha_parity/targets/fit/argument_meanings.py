@@ -67,6 +67,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$"
       r"|^in(?!it)|^out"), ("width",)),
     (r"layer", ("zero",)),
+    (r"^(weight_?)?init(iali[sz]er)?_?(std|stddev|range|scale|gain)$", ("one",)),
     (r"device", ("device",)),
 )  # fmt: skip
 PACKED = ("packed_columns", "packed_rows")
@@ -91,6 +92,8 @@ class LayerSizes:
             return meaning[1:-1]
         if meaning in {"random", "rngs"}:
             return random_source(streams=meaning == "rngs")
+        if meaning == "identity":
+            return identity
         if meaning == "torch_dtype":
             return getattr(sys.modules.get("torch"), "float32", None)
         width, packed = self.width, 3 * self.width
@@ -111,6 +114,11 @@ class LayerSizes:
             "dtype": np.float32,
             "part": 2, "one_row": 1,  # shorter than what is judged: several parts, and a rest
         }[meaning]  # fmt: skip
+
+
+def identity(rows: Any, *_: Any, **__: Any) -> Any:
+    """Return the first argument: what a layer calls on its rows is left out."""
+    return rows
 
 
 def random_source(*, streams: bool = False) -> Any:

@@ -34,12 +34,14 @@ class RecordingConfig:
         inverse: bool = False,
         nested: bool = False,
         words: Mapping[str, str] = MappingProxyType({}),
+        methods: frozenset[str] = frozenset(),
         log: dict[str, str] | None = None,
     ) -> None:
         self.sizes = sizes
         self._inverse = inverse  # whether a scale is 1 / sqrt(head_dim)
         self._nested = nested  # whether what is unknown is a configuration within
         self._words = words  # strings of what is one of several kinds, by name
+        self._methods = methods  # what is called for its value
         # What this and all others of a construction were asked for, by name, and what it means.
         self._log = {} if log is None else log
         # What each attribute that was asked for means, its fixed value, or a configuration within.
@@ -58,14 +60,15 @@ class RecordingConfig:
         if INNER_CONFIG.search(name) or own:
             inner = RecordingConfig(
                 self.sizes, inverse=self._inverse, nested=self._nested, words=self._words,
-                log=self._log,
+                methods=self._methods, log=self._log,
             )  # fmt: skip
             return self.asked.setdefault(name, inner)
         if name.startswith("__") or not known:
             raise AttributeError(f"the layer asks its configuration for {name!r}, {UNKNOWN_NAME}")
         meaning = known[int(self._inverse and known[0] == "root")]
         self.asked[name] = self._log[name] = meaning
-        return self.sizes.value(meaning)
+        value = self.sizes.value(meaning)
+        return (lambda: value) if name in self._methods else value
 
     def __contains__(self, name: object) -> bool:
         """Return whether a key of this name is known."""

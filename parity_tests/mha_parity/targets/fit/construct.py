@@ -12,7 +12,7 @@ import numpy as np
 from mha_parity.targets.fit.argument_meanings import LENGTH, PACKED, LayerSizes, meanings
 from mha_parity.targets.fit.configurations import GIVEN, RecordingConfig, configuration
 from mha_parity.targets.fit.names import bias_parts
-from mha_parity.targets.fit.names_in_code import strings_compared
+from mha_parity.targets.fit.names_in_code import methods_called, names_called, strings_compared
 
 if TYPE_CHECKING:
     import inspect
@@ -38,6 +38,7 @@ class Construction:
     inverse: bool = False  # whether a scale that the configuration is asked for is 1 / sqrt(D)
     nested: bool = False  # whether the configuration has others in it, of any name
     words: tuple[tuple[str, str], ...] = ()  # strings that the configuration answers, by name
+    methods: frozenset[str] = frozenset()  # of a configuration of any name
     # By how much a call is longer than its layer is built for, None where calls may be shorter.
     longer_by: int | None = None
     inner: InnerAttention | None = None
@@ -49,7 +50,7 @@ class Construction:
         if self.config:
             of_any_name = RecordingConfig(
                 sizes, inverse=self.inverse, nested=self.nested, words=dict(self.words),
-                log=self.asked,
+                methods=self.methods, log=self.asked,
             )  # fmt: skip
             given[self.config] = configuration(self.annotation, of_any_name)
         if self.inner is not None:
@@ -59,10 +60,17 @@ class Construction:
     def text(self, sizes: LayerSizes) -> str:
         """Return the keywords as they are written; arrays by their shapes."""
         given = {name: sizes.value(meaning) for name, meaning in self.meanings}
-        said = {n: f"array {v.shape}" if isinstance(v, np.ndarray) else v for n, v in given.items()}
+        said = {name: _written(value) for name, value in given.items()}
         config = [f"{self.config}=a configuration"] if self.config else []
         inner = [] if self.inner is None else [f"{self.inner.parameter}=an attention"]
         return ", ".join([*inner, *config, *(f"{name}={value}" for name, value in said.items())])
+
+    @property
+    def handed_over(self) -> list[str]:
+        """What of the arguments computes: an attention, or the identity in place of positions."""
+        identities = (name for name, meaning in self.meanings if meaning == "identity")
+        inner = [] if self.inner is None else [str(self.inner)]
+        return [*inner, *(f"`{name}` the identity" for name in identities)]
 
     def has(self, *wanted: str) -> bool:
         """Return whether an argument has one of these meanings, or may have in a configuration."""
@@ -76,6 +84,12 @@ class Construction:
         if self.longer_by is None:
             return max(LENGTH, queries, keys)
         return max(queries - self.longer_by, 0)
+
+
+def _written(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape}"
+    return "the identity" if callable(value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +127,20 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     widths = tuple((each.name, "width") for each in rest if _is_optional_width(each))
     groups = tuple((each.name, "kv_heads") for each in rest if _is_count_of_groups(each))
     alone = ((one,) for one in widths)
-    further = ((), *(each for each in (numbers, *alone, widths[1:] and widths, groups) if each))
+    words = _optional_words(kind, rest)
+    more_than_names = (numbers, *words, *alone, widths[1:] and widths, groups)
+    further = ((), *(each for each in more_than_names if each))
     configured = config is not None and not (sized and config.default is None)
     given = ("", None) if config is None else (config.name, _annotated_class(kind, config))
     ways = [(given if configured else ("", None), more) for more in further]
     # A configuration beside sizes may be of a part that is left out, or read in each call.
     ways += [] if configured or config is None else [(given, ())]
+    methods = frozenset() if config is None else methods_called(kind, config.name)
     for inverse, ((name, annotation), more) in product((False, True), ways):
         for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
             if (name or not inverse) and len({m for _, m in chosen if m == "heads"}) <= 1:
-                yield Construction((*chosen, *more), name, annotation, inverse)
+                meant = (*chosen, *more)
+                yield Construction(meant, name, annotation, inverse, methods=methods)
 
 
 def _configuration_parameter(
@@ -150,7 +168,7 @@ def _choices(
     kind: type, named: Sequence[inspect.Parameter], known_meanings: set[str]
 ) -> list[list[tuple[str, str]]]:
     """Return what each parameter of the constructor that is given may mean, by name."""
-    compared = strings_compared(kind)
+    compared, called = strings_compared(kind), names_called(kind)
     weighed = {"matrix", *PACKED} & known_meanings
     choices: list[list[tuple[str, str]]] = []
     for each in named:
@@ -158,9 +176,14 @@ def _choices(
         required = each.default is each.empty
         if weighed and required and "bias" in each.name.lower():
             known = _vectors(each.name)  # an array next to those of the weights
-        if required:
+        is_function = required and each.name in called and known in {(), ("off",)}
+        if is_function:
+            choices.append([(each.name, meaning) for meaning in ("identity", *known)])
+        elif required:
             known = known or _of_unknown(each, compared.get(each.name, ()))
             choices.append([(each.name, meaning) for meaning in known])
+        elif known == ("device",) and str(each.default).startswith("cuda"):
+            choices.append([(each.name, "device")])
         elif each.name == LAYER_NUMBER:
             choices.append([(each.name, "zero")])
         elif known and known[0] in GIVEN and _is_given(each.name, each.default, known[0]):
@@ -175,6 +198,16 @@ def _of_unknown(parameter: inspect.Parameter, compared: Sequence[str]) -> tuple[
     """
     words = tuple(f"'{word}'" for word in compared)
     return (*words, *(("off",) if _is_switch(parameter) else UNKNOWN))
+
+
+def _optional_words(
+    kind: type, named: Sequence[inspect.Parameter]
+) -> Iterator[tuple[tuple[str, str], ...]]:
+    """Yield the strings that the code compares parameters with which are None by default."""
+    compared = strings_compared(kind)
+    for each in named:
+        if each.default is None:
+            yield from (((each.name, f"'{word}'"),) for word in compared.get(each.name, ()))
 
 
 def _is_optional_number(parameter: inspect.Parameter) -> bool:

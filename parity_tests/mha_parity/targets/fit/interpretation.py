@@ -165,8 +165,8 @@ class Interpretation:
         inputs += [str(packed)] if packed else []
         if packed or len(inputs) > 1:
             said.append(", ".join(inputs))
-        if self.construction is not None and self.construction.inner is not None:
-            said.append(str(self.construction.inner))
+        if self.construction is not None:
+            said += self.construction.handed_over
         if self.full_width:
             said.append("each head as wide as the input, and 0 where torch's narrower ones are not")
         if self.roles.always:

@@ -139,7 +139,7 @@ def is_weight(name: str) -> bool:
         left.startswith(each) or left.endswith(each)
         for each in ("w", "proj", "weight", "weights", "kernel", "cattn", "linear")
     )
-    return marked and left not in {"w", "window"}
+    return marked and left != "w" and "window" not in left
 
 
 def is_part(name: str) -> bool:

@@ -6,6 +6,7 @@ import ast
 import dis
 import inspect
 import textwrap
+from contextlib import suppress
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -85,20 +86,48 @@ def strings_compared(kind: type) -> dict[str, tuple[str, ...]]:
 
     A ``match`` compares its subject with the values of its cases.
     """
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError, SyntaxError):
-        return {}
     found: dict[str, dict[str, None]] = {}
-    for each in ast.walk(tree):
+    for each in _nodes(kind):
         sides = _compared(each)
         said = [n.value for side in sides for n in ast.walk(side) if isinstance(n, ast.Constant)]
         for side in sides:
-            name = getattr(side, "attr", getattr(side, "id", ""))
-            if name:
+            if name := _last_name(side):
                 texts = (text for text in said if isinstance(text, str))
                 found.setdefault(name, {}).update(dict.fromkeys(texts))
     return {name: tuple(texts) for name, texts in found.items() if texts}
+
+
+def names_called(kind: type) -> frozenset[str]:
+    """Return the names and attributes that the code of a class calls."""
+    called = (each.func for each in _nodes(kind) if isinstance(each, ast.Call))
+    return frozenset(map(_last_name, called)) - {""}
+
+
+def methods_called(kind: type, owner: str) -> frozenset[str]:
+    """Return what the code of a class calls without arguments of what is called ``owner``."""
+    calls = (each for each in _nodes(kind) if isinstance(each, ast.Call))
+    called = (each.func for each in calls if not (each.args or each.keywords))
+    return frozenset(
+        func.attr
+        for func in called
+        if isinstance(func, ast.Attribute) and _last_name(func.value) == owner
+    )
+
+
+def _nodes(kind: type) -> Iterator[ast.AST]:
+    """Yield the nodes of the code of a class and its bases of the same module.
+
+    None of a class that has no source.
+    """
+    for each in inspect.getmro(kind):
+        if each.__module__ == kind.__module__:
+            with suppress(OSError, TypeError, SyntaxError):
+                yield from ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each))))
+
+
+def _last_name(node: ast.AST) -> str:
+    """Return the name of a variable or of an attribute; "" of another expression."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _compared(node: ast.AST) -> tuple[ast.AST, ...]:
