@@ -21,6 +21,12 @@ def reversed_twice(query, key, value):
     return _attend(query, key, value.flip(-1)).flip(-1)
 
 
+def rows_of_one_list(query, key, value):
+    """All rows are written into one, of which the last stays."""
+    rows = _attend(query, key, value)
+    return rows[..., -1:, :].expand(rows.shape).clone()
+
+
 def transposed(query, key, value):
     """The scores are transposed where L = S."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5

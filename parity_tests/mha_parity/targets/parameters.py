@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # The first pattern that is found in the name (lower case, words unpack by "_") decides.
 _BY_NAME: tuple[tuple[Role, str], ...] = (
-    (Role.RETURN, r"^(return|output|need|average|with|get)_|^(need_weights|verbose)$"),
+    (Role.RETURN, r"^(return|need|average|with|get)_|^verbose$"),
+    (Role.RETURN, r"^output_(?!.*(dim|size|width|chan|feat|proj))"),
     (Role.DROPOUT, r"drop|^p$"),
     (Role.CAUSAL, r"causal|look_?ahead|autoregressive|future|unidirectional|^masked$|^decoder$"),
     (Role.HEADS, r"^head_mask$"),  # multiplies the weights of whole heads, after the softmax

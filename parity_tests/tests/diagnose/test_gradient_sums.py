@@ -57,6 +57,10 @@ LEVELS: dict[str, tuple[Level, str]] = {
         "averaged over samples",
     ),
     "tiles": (lambda s, d, _: of_tiles(s.p * d), "summed over each tile of 4 keys alone"),
+    "diagonal": (
+        lambda s, d, _: s.p * d,
+        "P * dP of each key alone: dS = P * (1 - P) * dP, the diagonal",
+    ),
     "mean": (lambda _, d, __: d.mean(axis=-1, keepdims=True), "the mean of dP over the keys"),
 }
 

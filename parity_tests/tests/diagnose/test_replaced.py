@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CAUSES = {
     "reversed_channels": "column d of the output holds column D - 1 - d",
+    "rows_of_one_list": "every row of the output is row L - 1",
     "transposed": "wherever L = S: q and k are exchanged: the scores are transposed",
     "value_added": "v is added to k",
     "unit_values": "v is divided by its norm",

@@ -26,7 +26,7 @@ ROLES = {
     Role.RETURN: "return_weights need_weights output_attentions average_attn_weights",
     Role.DROPOUT: "dropout dropout_p attn_drop p",
     Role.HEADS: "num_heads n_heads h nhead heads head_mask",
-    Role.SIZE: "d_model embed_dim head_dim max_len k_dim max_seqlen_q max_length",
+    Role.SIZE: "d_model embed_dim head_dim max_len k_dim max_seqlen_q max_length output_dim",
     Role.WEIGHTS: "w_q Wk W_o wv",
     Role.PROJECTION_BIAS: "b_q bo",
     Role.INPUT: "x q query keys value context memory hidden_states x_kv encoder_state hidden_state",

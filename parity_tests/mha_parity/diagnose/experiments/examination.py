@@ -141,7 +141,7 @@ def _examine_further(caller: Caller, seen: Examination, *, plain_wrong: bool, wh
         seen.masks = list(masks(caller, plain_wrong=plain_wrong))
     if not plain_wrong and not any(each.effect for each in seen.masks):
         seen.masks += mask_pairs(caller)
-    plan = getattr(caller.candidate, "masks", None)
+    plan = caller.candidate.masks
     seen.as_integers = () if plan is None else plan.unlike_as_integers
     if whole:
         seen.scales = measured(caller)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 AXES = (("sample", "n", "N"), ("head", "h", "H"), ("row", "i", "L"), ("column", "d", "D"))
 LEAST = 3  # indices: two may be exchanged by any rule
 IN_ORDER = "keep samples, heads, rows and columns in the order of the inputs: look for flips"
+OWN_ARRAY = "give each an array of its own: [[0] * E] * L is one list, L times"
 UNSORTED = "put back what was sorted by the inverse of the order: argsort(order), not order"
 BY_LENGTH = "sorted by length"
 
@@ -49,6 +50,23 @@ def moved_alike(trials: Sequence[CallResult]) -> str:
             if all(rule in others for others in rules):
                 return f"{word} {letter} of the output holds {word} {rule}"
     return ""
+
+
+def one_for_all(trials: Sequence[CallResult]) -> str:
+    """Return which one sample, head or row stands in the place of all in all trials."""
+    for axis, (word, _, size) in enumerate(AXES[:3]):
+        several = [each for each in trials if each.expected.shape[axis] > 1]
+        for place, said in ((-1, f"{size} - 1"), (0, "0")):
+            if several and all(_is_one(each, axis, place) for each in several):
+                return f"every {word} of the output is {word} {said}"
+    return ""
+
+
+def _is_one(trial: CallResult, axis: int, place: int) -> bool:
+    if trial.found is None:
+        return False
+    own = np.take(trial.expected, [place], axis)
+    return bool((np.abs(trial.found - own) <= WRONG * trial.allowed).all())
 
 
 def _order(trial: CallResult, axis: int) -> Array | None:

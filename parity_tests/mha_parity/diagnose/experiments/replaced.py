@@ -12,7 +12,7 @@ import numpy as np
 from mha_parity.core.arrays import softmax
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.diagnose.experiments.calls import WRONG
-from mha_parity.diagnose.experiments.moved import IN_ORDER, moved_alike
+from mha_parity.diagnose.experiments.moved import IN_ORDER, OWN_ARRAY, moved_alike, one_for_all
 from mha_parity.diagnose.experiments.replaced_weights import WEIGHTS, weight_variants
 from mha_parity.diagnose.experiments.variants import is_answered
 
@@ -41,6 +41,8 @@ def replaced(wrong: Sequence[CallResult]) -> tuple[str, str]:
         return "", ""
     if text := moved_alike(chosen):
         return text, IN_ORDER
+    if text := one_for_all(chosen):
+        return text, OWN_ARRAY
     kinds = ((input_variants, OWN), (skipped_variants, SKIPPED), (weight_variants, WEIGHTS))
     for changes, remedy in kinds:
         if text := common_variant(chosen, changes):

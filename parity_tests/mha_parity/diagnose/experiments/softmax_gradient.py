@@ -37,9 +37,19 @@ def subtracted_sums() -> Iterator[tuple[str, type[VJP]]]:
         how = "mean" if mean else "sum"
         text = f"what is subtracted from dP is the {how} of dP over the keys, without the weights"
         yield f"{text}, {EXPECTED}", _unweighted(mean=mean)
+    text = "what is subtracted from dP is P * dP of each key alone: dS = P * (1 - P) * dP"
+    yield f"{text}, the diagonal of the softmax's derivative; {EXPECTED}", Diagonal
     for tile in TILES:
         text = f"what is subtracted from dP is summed over each tile of {tile} keys alone"
         yield f"{text}, {EXPECTED}", _of_tiles(tile)
+
+
+class Diagonal(VJP):
+    """Each weight by its own score alone."""
+
+    def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (of the softmax's rule)
+        """Return P * dP."""
+        return np.asarray(self.p * d_p)
 
 
 def _over(axes: tuple[int, ...], *, mean: bool) -> type[VJP]:
