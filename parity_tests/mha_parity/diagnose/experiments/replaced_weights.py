@@ -33,7 +33,7 @@ def weight_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
     heads = problem.num_heads
     if problem.w_q is None or heads < 2 or problem.case.kv_heads == "fewer":
         return
-    for parts in (*PARTS, "qkv"):
+    for parts in (*PARTS, "kv", "qkv"):
         for head, called in ((0, "first"), (heads - 1, "last")):
             changes = {
                 f"{kind}_{part}": _of_head(problem, array, head)

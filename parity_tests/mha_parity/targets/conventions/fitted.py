@@ -32,6 +32,7 @@ from mha_parity.targets.conventions.optional_arguments import (
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.searched import SearchedCalls
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
+from mha_parity.targets.fit.documented_layout import SAMPLES_FIRST, documents_samples_first
 from mha_parity.targets.fit.refine import built_remarks
 from mha_parity.targets.fit.refusals import (
     refusal_without_counterpart,
@@ -250,6 +251,8 @@ class Fitted(SearchedCalls):
             remarks.append(CAUSAL)
         self.configured = () if self.hides_future else self.config_switches
         switches = [each.name for each in self.configured]
+        if not self.fit.exact and documents_samples_first(self.subject):
+            remarks.append(SAMPLES_FIRST)
         if self.needs_biases:
             remarks.append(
                 f"without biases its constructor {self.needs_biases}; it gets those of 0."

@@ -17,6 +17,7 @@ from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
+from mha_parity.targets.fit.documented_layout import documents_samples_first
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
@@ -196,7 +197,7 @@ class Layers:
             answers = False
             for roles, (layout, arrangement), slots in itertools.product(
                 [*call_roles.of_layer(named), *rest],
-                _layouts(kept, projected=projected, full_width=kind == FULL_WIDTH),
+                self._layouts(kept, projected=projected, full_width=kind == FULL_WIDTH),
                 found,
             ):
                 if (answers and roles in rest) or (not answers and arrangement == "first_row"):
@@ -219,6 +220,24 @@ class Layers:
                 answers |= self.answered
                 yield from self._near(how, projected=projected)
             yield from _of_packed(kept, named, construction, heads)
+
+    def _layouts(
+        self, kept: SortedLeaves, *, projected: bool, full_width: bool
+    ) -> list[tuple[str, str]]:
+        """Return the layouts and arrangements that a layer of these weights may take."""
+        by_width = sorted(
+            TRIED_FIRST, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves
+        )
+        samples_first = documents_samples_first(self.kind)
+        return [
+            (layout, arrangement)
+            for layout, arrangement in by_width
+            if not (arrangement in OF_HEADS and kept.weights)
+            and not (arrangement in OF_CONVOLUTIONS and not projected)
+            and not (full_width and arrangement != "rows")
+            and not (arrangement == "first_row" and not projected)
+            and not (samples_first and arrangement == "rows" and layout != "batch_first")
+        ]
 
     def _near(self, how: Interpretation, *, projected: bool) -> Iterator[Interpretation]:
         """Yield readings that differ in one point from the one that was tried last."""
@@ -311,19 +330,6 @@ def _heads(*, one_head: bool, known: bool) -> tuple[int, ...]:
     if one_head:
         return (1,)
     return (SMALL.heads_count,) if known else (SMALL.heads_count, 1)
-
-
-def _layouts(kept: SortedLeaves, *, projected: bool, full_width: bool) -> list[tuple[str, str]]:
-    """Return the layouts and arrangements that a layer of these weights may take."""
-    ordered = sorted(TRIED_FIRST, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves)
-    return [
-        (layout, arrangement)
-        for layout, arrangement in ordered
-        if not (arrangement in OF_HEADS and kept.weights)
-        and not (arrangement in OF_CONVOLUTIONS and not projected)
-        and not (full_width and arrangement != "rows")
-        and not (arrangement == "first_row" and not projected)
-    ]
 
 
 def _of_packed(

@@ -1,0 +1,56 @@
+"""The order of axes that a class documents is demanded; what says both says nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.fit.documented_layout import SAMPLES_FIRST, documents_samples_first
+from subject_checks import checks_of
+
+checked = checks_of("documented_layouts.py", cases=60, dtypes=("float64",))
+
+
+def documented(text: str) -> type:
+    """Return a class of that documentation."""
+    return type("Documented", (), {"__doc__": text, "forward": lambda _, x: x})
+
+
+@pytest.mark.parametrize("name", ["SamplesFirst", "RowsFirst", "EitherFirst", "Undocumented"])
+def test_layers_that_do_what_they_document_hold(name: str) -> None:
+    """So does one that documents no order, or two."""
+    verdict = checked(name)
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert SAMPLES_FIRST not in verdict.notes
+
+
+def test_attention_over_samples_that_are_documented_first_is_named() -> None:
+    """`batch_first=True` is missing: the layer is right in the other order, which nobody calls."""
+    verdict = checked("SamplesSaidFirst", diagnose=True)
+    assert Outcome.FAIL is verdict.outcome
+    assert "batch-first-confusion" == verdict.diagnosis[0].bug
+    assert SAMPLES_FIRST in verdict.notes
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (True, "x: (batch, seq_len, d_model)"),
+        (True, "Rows of [B, T, C]."),
+        (True, "Tokens (B, N, C), heads (B, H, N, D)."),
+        (True, "rows (N, L, E)"),
+        (True, "(batch_size, sequence_length, hidden)"),
+        (True, "returns (bsz, tgt_len, dim)"),
+        (False, "rows (L, N, E)"),
+        (False, "(seq_len, batch, d_model)"),
+        (False, "(batch, seq, dim), or (seq, batch, dim)"),
+        (False, "(batch, dim)"),
+        (False, "heads (batch, heads, seq, dim)"),
+        (False, "(d_model, num_heads, dropout)"),
+        (False, "attends from a sequence to a batch"),
+        (False, ""),
+    ],
+)
+def test_what_documentation_says_of_axes(text: str, *, said: bool) -> None:
+    """A tuple of samples, rows and a width says it, and one of rows first takes it back."""
+    assert said == documents_samples_first(documented(text))
