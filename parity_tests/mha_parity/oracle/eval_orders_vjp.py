@@ -51,7 +51,7 @@ class VJP:
         given = cotangent.astype(self.does.work)
         if problem.w_out is not None:
             flat = _flat(given)
-            found["out_proj.weight"] = self._product(flat.T, _flat(merge_heads(self.heads)))
+            found["out_proj.weight"] = self._product(flat.T, _flat(self.merged_output()))
             if problem.b_out is not None:
                 found["out_proj.bias"] = self._sum(flat, 0)
             given = self._product(given, self.prepared["w_out"])
@@ -71,7 +71,7 @@ class VJP:
         found |= self._masks(d_scores)
         d_k, d_v = self.summed_over_group("k", d_k), self.summed_over_group("v", d_v)
         rows = {"q": d_q, "k": self._grouped(d_k), "v": self._grouped(d_v)}
-        merged = {which: merge_heads(each) for which, each in rows.items()}
+        merged = {which: self.merged(each) for which, each in rows.items()}
         return found | self._appended(merged) | self._inputs(merged)
 
     def _scores(self, d_heads: Array) -> Array:
@@ -92,6 +92,18 @@ class VJP:
         """
         del which
         return gradient
+
+    def merged_output(self) -> Array:
+        """Return the rows that the output projection gets."""
+        return merge_heads(self.heads)
+
+    def merged(self, heads: Array) -> Array:
+        """Return the rows that the projections of q, k or v get, of gradients of their heads."""
+        return merge_heads(heads)
+
+    def weight_gradient(self, rows: Array, inputs: Array) -> Array:
+        """Return the gradient of the weight that made these rows of its inputs."""
+        return self._product(rows.T, inputs)
 
     def _sum(self, array: Array, *axes: int) -> Array:
         """Return a sum over axes, in sequence or in pairs."""
@@ -139,7 +151,7 @@ class VJP:
             names[w]: self._product(rows, self.prepared[f"w_{w}"]) for w, rows in merged.items()
         }
         weights = {
-            w: self._product(_flat(rows).T, _flat(self.prepared[names[w]]))
+            w: self.weight_gradient(_flat(rows), _flat(self.prepared[names[w]]))
             for w, rows in merged.items()
         }
         if self.problem.case.projection == "separate":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from mha_parity.diagnose.experiments import recomputed_weights
 from mha_parity.diagnose.experiments.group_gradients import sums_of_one_head
 from mha_parity.diagnose.experiments.overflowing_gradients import overflowing
 from mha_parity.diagnose.experiments.places import AXES
+from mha_parity.diagnose.experiments.projection_gradients import projection_gradients
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
 from mha_parity.diagnose.experiments.sizes import LETTERS
 from mha_parity.diagnose.experiments.softmax_gradient import subtracted_sums
@@ -117,7 +119,7 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
     plain = tuple(_sentences(trials))
     if plain or not trials:
         hides = any(each.problem.is_causal for each in trials)
-        explained = _of_the_softmax(trials, plain) or _of_one_head(trials)
+        explained = _of_one_mistake(trials, plain) or _of_one_head(trials)
         return (hides and _without_masks(trials)) or explained or plain
     if beyond := tuple(_by_size(caller, most)):
         return beyond
@@ -186,10 +188,10 @@ def _regrouped(trial: CallResult) -> str:
     )
 
 
-def _of_the_softmax(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple[str, ...]:
-    """Return the sum in dS that gives all gradients seen, where they are off by no one factor."""
+def _of_one_mistake(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple[str, ...]:
+    """Return the mistake that gives all gradients seen, where they are off by no one factor."""
     if any(NO_FACTOR in each for each in plain):
-        for text, kind in subtracted_sums():
+        for text, kind in chain(subtracted_sums(), projection_gradients()):
             if not any(any(_departures(each, kind).values()) for each in trials):
                 return (text,)
     return ()
@@ -248,7 +250,7 @@ def _by_size(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
         if wrong:
             where = rule or f"{LETTERS[axis]} is {', '.join(str(n) for n in off if off[n])}"
             texts = tuple(_sentences(wrong))
-            texts = _of_the_softmax(wrong, texts) or texts
+            texts = _of_one_mistake(wrong, texts) or texts
             yield from (f"wherever {where}: {text}" for text in texts)
             return
 
