@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -77,6 +79,15 @@ class MaskedBeforeExp(RecomputedUnmasked):
         return (scores.masked_fill(_hidden_from(scores), -torch.inf) - sums).exp()
 
 
+class SumsToBaseTwo(MaskedBeforeExp):
+    """Takes the logarithms that were kept for logarithms to base 2."""
+
+    @staticmethod
+    def weights(scores, sums):
+        """Return weights that do not sum to 1."""
+        return MaskedBeforeExp.weights(scores, sums / math.log(2))
+
+
 class CausalLayer(nn.Module):
     """Causal attention with that function."""
 
@@ -99,6 +110,12 @@ class CausalOverflowing(CausalLayer):
     """Wrong: its gradients are NaN at large hidden scores."""
 
     function = MaskedAfterExp
+
+
+class CausalToBaseTwo(CausalLayer):
+    """Wrong on purpose: its backward pass computes the weights with other logarithms."""
+
+    function = SumsToBaseTwo
 
 
 class CausalRight(CausalLayer):

@@ -13,6 +13,7 @@ CAUSES = {
     "sums_of_other_rows": "the exponential of row i and key j is divided by the sum of row j",
     "CausalLayer": "without the mask",
     "CausalOverflowing": "gradients are NaN where the score of a hidden key passes the visible",
+    "CausalToBaseTwo": "computes the weights again as exp(score - log-sum-exp to base 2)",
     "AssignedOfGroup": "dK, dV are that of the last query head of each group alone",
     "HiddenBehindSoftmax": "keys that the softmax goes over are left out of the sum of their",
     "zeros_of_hidden_tiles": "rows for which a whole tile of keys is hidden are 0",
@@ -24,7 +25,7 @@ CAUSES = {
 }
 
 
-OWN_BACKWARD = {"CausalLayer", "CausalOverflowing", "AssignedOfGroup"}
+OWN_BACKWARD = {"CausalLayer", "CausalToBaseTwo", "CausalOverflowing", "AssignedOfGroup"}
 
 
 @pytest.mark.parametrize("name", CAUSES)

@@ -24,7 +24,7 @@ from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMEDY
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
-from mha_parity.diagnose.experiments.sizes import Scan, scans
+from mha_parity.diagnose.experiments.sizes import Scan, coincidences, scans
 from mha_parity.diagnose.experiments.state import KEEP_NOTHING, CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
 from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
@@ -45,6 +45,7 @@ COARSE = 14  # bits: a table or a grid of scores is coarser
 WORTH = 64  # calls: of a sample that is wrong where no other is, its weights
 SHOWN = 4  # kinds of masks that have one effect
 UNKNOWN = "no experiment explains it"
+TOLD_BY_PLACE = "tell the axes apart by their places, or by an argument that names their order"
 RETURN_USED = "return the weights that the values are multiplied with"
 
 
@@ -129,6 +130,9 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
         seen.causes = causes_of_falling_scores(caller)
     elif not seen.causes and not _is_surely_rounded(seen):
         _read_where_wrong(caller, seen)
+    understood = any(each.understood for each in seen.causes)
+    if seen.split is None and not understood and (text := coincidences(seen.scans)):
+        seen.split = ExperimentFinding(text, TOLD_BY_PLACE, stage="sizes")
 
 
 def _examine_further(caller: Caller, seen: Examination, *, plain_wrong: bool, whole: bool) -> None:

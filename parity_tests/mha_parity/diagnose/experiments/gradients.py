@@ -191,7 +191,8 @@ def _regrouped(trial: CallResult) -> str:
 def _of_one_mistake(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple[str, ...]:
     """Return the mistake that gives all gradients seen, where they are off by no one factor."""
     if any(NO_FACTOR in each for each in plain):
-        for text, kind in chain(subtracted_sums(), projection_gradients()):
+        mistakes = (subtracted_sums(), recomputed_weights.of_other_bases(), projection_gradients())
+        for text, kind in chain.from_iterable(mistakes):
             if not any(any(_departures(each, kind).values()) for each in trials):
                 return (text,)
     return ()

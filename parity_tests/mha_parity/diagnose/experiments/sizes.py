@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mha_parity.diagnose.experiments.rules import size_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mha_parity.core.case import Case
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
@@ -28,6 +29,8 @@ COARSE = {
     "batch": (1, 2, 3, 4, 5),
 }  # fmt: skip
 COARSE["keys"] = COARSE["queries"]
+ORDER = ("L", "S", "L = S", "N", "D", "H")  # in which two sizes are said to be equal
+_COINCIDENCE = re.compile(r"([LSDHN]|L = S) = ([LSDHN]) = \d+")
 QUICK = 1e-3  # seconds a call: a target that takes longer is asked for fewer sizes
 FRAME = {"batch": 2, "queries": 6, "keys": 11, "heads_count": 3, "head_dim": 5}
 
@@ -115,6 +118,17 @@ def scan(
         size_rule(letter, crashed, others),
         error, tuple(trials),
     )  # fmt: skip
+
+
+def coincidences(scans: Sequence[Scan]) -> str:
+    """Return which two sizes are equal wherever answers are wrong; "" where that is not all."""
+    rules = [each.wrong_rule or "" for each in scans if any(each.wrong.values())]
+    pairs = [_COINCIDENCE.fullmatch(rule) for rule in rules]
+    found = {" = ".join(sorted(pair.groups(), key=ORDER.index)) for pair in pairs if pair}
+    if not (found and all(pairs)):
+        return ""
+    listed = " or ".join(sorted(found))
+    return f"wrong wherever {listed}, and at no other sizes: an axis is taken by its size"
 
 
 def _threshold(letter: str, off: dict[int, bool]) -> str | None:

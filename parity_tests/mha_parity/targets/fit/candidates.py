@@ -70,9 +70,13 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
     for roles in call_roles.function_roles(named, keys, unpacked):
         many = roles.has_many_heads or bool(numbers)
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
-        for layout, arrangement in sorted(TRIED_FIRST, key=lambda each: each[1] not in OF_HEADS):
+        # What gets their number splits rows, and has the axis where nothing else is attention.
+        rows_first = bool(roles.heads)
+        for layout, arrangement in sorted(
+            TRIED_FIRST, key=lambda each: (each[1] in OF_HEADS) == rows_first
+        ):
             heads = arrangement in OF_HEADS
-            if heads and (roles.weights or roles.heads):
+            if heads and roles.weights:
                 continue
             many_heads = many or heads
             if arrangement not in OF_CONVOLUTIONS | OF_ONE_INPUT | {"grid"}:
