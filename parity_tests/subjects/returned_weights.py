@@ -45,6 +45,14 @@ class ReturnsWithoutPadding(ReturnsWhatItUses):
         return scores.masked_fill(attn_mask, -torch.inf).softmax(-1)
 
 
+class ReturnsZeroed(ReturnsWhatItUses):
+    """Wrong: the returned weights are those without masks, and 0 where they hide."""
+
+    def shown(self, weights, scores, attn_mask):
+        """Return the weights that are returned."""
+        return scores.softmax(-1) * (weights > 0)
+
+
 class BareByHead(nn.Module):
     """Right: bare parameters with axes of parts, heads and inputs, and a bias with one more."""
 

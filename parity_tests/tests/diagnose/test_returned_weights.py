@@ -24,3 +24,11 @@ def test_weights_without_one_of_two_masks_are_said() -> None:
     said = verdict.diagnosis[0].title
     assert "boolean key_padding_mask and boolean attn_mask (L, S) are the weights without" in said
     assert "without key_padding_mask; the output is right" in said
+
+
+def test_weights_that_are_set_to_zero_behind_the_softmax_are_said() -> None:
+    """Rows of them do not sum to 1: they are those of all keys."""
+    verdict = judged("ReturnsZeroed", diagnose=True)
+    assert Outcome.FAIL == verdict.outcome
+    said = verdict.diagnosis[0].title
+    assert "are the weights without the mask, and 0 where it hides: not divided by" in said

@@ -89,6 +89,8 @@ def _stages(problem: Problem, stages: dict[str, Array]) -> Iterator[tuple[str, A
         yield "the logarithms of the weights", np.log(weights)
     yield "the exponentials, not divided by their sum", powers
     yield "the weights without the mask", softmax(scores)
+    visible = np.where(weights > 0, softmax(scores), 0)
+    yield "the weights without the mask, and 0 where it hides: not divided by their sum", visible
     yield "the weights before they are scaled by 1/sqrt(D)", weights * problem.scale
     for name, axis in CASE_AXES.items():
         if getattr(problem, name) is not None:
