@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 K = 4.0  # how much more than the worst order is allowed; see ``calibrate``
 ROUNDINGS = 2
+GROSS = 64  # times the last roundings: of fewer, an order is asked before the bound
 INCONCLUSIVE_SHARE = 0.1  # of the reference's scale: a rounding error so large proves nothing
 
 
@@ -44,7 +45,7 @@ INCONCLUSIVE_SHARE = 0.1  # of the reference's scale: a rounding error so large 
 class JudgeSettings:
     """The settings of a judge: k, two demands beyond a right answer, and the orders it measures.
 
-    ``brief``: where an error is beyond what any order could allow, one order is measured for what
+    ``brief``: where an error is beyond what any order could allow, none is measured, and the bound
     is said to be allowed. The severity is the same. ``bounds``: note the rounding-error bound of
     each output, for a plot.
     """
@@ -226,13 +227,13 @@ class OutputJudge:
         """Judge finite numbers; the reference is NaN where there is nothing to compare."""
         difference = np.abs(judged.difference(found))
         error = judged.worst(difference)
-        allowed, beyond = ROUNDINGS * judged.rounding, False
-        for yard in self.order_spread.errors(judged):
+        allowed = ROUNDINGS * judged.rounding
+        beyond = self.settings.brief and self._is_gross(judged, error)
+        if beyond:
+            allowed = self._order_free_limit(judged)
+        for yard in () if beyond else self.order_spread.errors(judged):
             allowed = self.settings.k * yard + ROUNDINGS * judged.rounding
             if (error <= allowed).all():
-                break
-            beyond = self.settings.brief and self._beyond_every_order(judged, error)
-            if beyond:
                 break
         units = difference / judged.broadcast_groups(allowed)
         numbers: dict[str, object] = {}
@@ -307,12 +308,20 @@ class OutputJudge:
         """Return the same, the largest of each group."""
         return np.asarray(judged.worst(np.where(judged.finite, self.limit_of(judged), 0)))
 
-    def _beyond_every_order(self, judged: JudgedArray, error: Array) -> bool:
+    def _order_free_limit(self, judged: JudgedArray) -> Array:
+        """Return what no order errs by more than, group by group, those in 16 bits left out."""
+        limit = self.settings.k * self._group_limit(judged) + ROUNDINGS * judged.rounding
+        return np.asarray(limit)
+
+    def _is_gross(self, judged: JudgedArray, error: Array) -> bool:
         """Return whether the worst sample's error is more than any order can allow.
 
-        No order errs by more than the bound, but for those that sum in 16 bits.
+        No order errs by more than the bound, but for those that sum in 16 bits. The bound is asked
+        for where the last roundings are far from explaining the error: it is not free either.
         """
-        least = self.settings.k * self._group_limit(judged) + ROUNDINGS * judged.rounding
+        if not (error > GROSS * ROUNDINGS * judged.rounding).any():
+            return False
+        least = self._order_free_limit(judged)
         if not (error > least).any():
             return False
         sample = int((error / least).max(axis=1).argmax())
