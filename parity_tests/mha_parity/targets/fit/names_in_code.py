@@ -7,6 +7,7 @@ import dis
 import inspect
 import textwrap
 from contextlib import suppress
+from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from mha_parity.targets.fit.argument_meanings import meanings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+KEPT_CLASSES = 4  # whose code is read once: three questions are asked of each
 _UNPACKS = "UNPACK_SEQUENCE"
 _OF_HEADS = frozenset({"heads", "head_dim", "width"})
 _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
@@ -114,15 +116,18 @@ def methods_called(kind: type, owner: str) -> frozenset[str]:
     )
 
 
-def _nodes(kind: type) -> Iterator[ast.AST]:
-    """Yield the nodes of the code of a class and its bases of the same module.
+@lru_cache(maxsize=KEPT_CLASSES)
+def _nodes(kind: type) -> tuple[ast.AST, ...]:
+    """Return the nodes of the code of a class and its bases of the same module.
 
     None of a class that has no source.
     """
+    found: list[ast.AST] = []
     for each in inspect.getmro(kind):
         if each.__module__ == kind.__module__:
             with suppress(OSError, TypeError, SyntaxError):
-                yield from ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each))))
+                found += ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each))))
+    return tuple(found)
 
 
 def _last_name(node: ast.AST) -> str:
