@@ -73,12 +73,14 @@ CHECKS: Mapping[str, str] = MappingProxyType(
     | {**further_problems.CHECKS}
 )
 REPEAT = Schedule(first=FIRST, every=REPEAT_EVERY)  # of repeated calls
+# The same where each operation is compiled for each size, a second for the sizes of a case.
+REPEAT_COMPILED = Schedule(first=FIRST // 2, every=4 * REPEAT_EVERY)
 # Of dropout, rejected inputs, NaN, caches and sequences of calls, on further problems.
 EXTRA = Schedule(first=12, every=101)
 LEAST_MASK = -1e3  # what a mask adds to the score of a key that may have a weight next to another's
 COMPILED = (
-    f"JAX compiles each operation for each size: all calls but the first {FIRST} and every "
-    f"{REPEAT_EVERY}th are made under jax.jit, where it takes them."
+    f"JAX compiles each operation for each size: all calls but the first {REPEAT_COMPILED.first} "
+    f"and every {REPEAT_COMPILED.every}th are made under jax.jit, where it takes them."
 )
 ALWAYS = ("inputs unchanged", "output aliasing", "global state unchanged")
 
@@ -110,7 +112,8 @@ class MonitoredCandidate:
 
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer with the findings of this call."""
-        repeated = REPEAT.number(problem.case) > 0
+        schedule = REPEAT_COMPILED if self.facts.compiles else REPEAT
+        repeated = schedule.number(problem.case) > 0
         with attributed(self.bound.subject), as_they_stand(on=repeated):
             return self._monitored(problem, repeated=repeated)
 

@@ -14,6 +14,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit.initial_draws import drawn_by_numpy
 from mha_parity.targets.fit.names import ROWS, is_weight, parts
 from mha_parity.targets.fit.names_in_code import globals_read
 from mha_parity.targets.parameters import modes_of
@@ -47,7 +48,8 @@ def new_layer(
         It cannot be built so, or tried to open a connection.
 
     """
-    with target_errors(), offline(), with_globals(kind, dict(globals_read(kind)), sizes):
+    numbers = with_globals(kind, dict(globals_read(kind)), sizes)
+    with target_errors(), offline(), drawn_by_numpy(), numbers:
         # A mode that the call takes too is passed there: modules of flax refuse it twice.
         at_call = inspect.signature(forward(kind)).parameters
         modes = modes_of((p for p in named if p.name not in at_call), training=False)
