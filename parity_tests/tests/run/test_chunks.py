@@ -222,3 +222,24 @@ def test_what_compiles_takes_more_processes(
     )
     check(candidate, Options(cases=2, diagnose=False, shrink=False))
     assert [False, compiles] == asked
+
+
+@pytest.mark.parametrize("draw", [False, True])
+def test_what_is_drawn_is_judged_with_every_order(
+    monkeypatch: pytest.MonkeyPatch, *, draw: bool
+) -> None:
+    """A page shows what each case is allowed, and elsewhere the failures shown are judged again.
+
+    Kills the page that is left out of the condition.
+    """
+    asked: list[bool] = []
+    run = chunks.run_chunks
+
+    def noted(candidate: Any, cases: Any, settings: Any, *more: Any, **named: Any) -> Any:
+        asked.append(settings.brief)
+        return run(candidate, cases, settings, *more, **named)
+
+    monkeypatch.setattr("mha_parity.run.check.run_chunks", noted)
+    candidate = FunctionCandidate("right", lambda p: answer_of(Attention, p), whole_offer())
+    check(candidate, Options(cases=2, diagnose=False, shrink=False, draw=draw))
+    assert [not draw] == asked
