@@ -73,6 +73,50 @@ class PositionsOfValues(Positions):
         return super()._mixed(q, v, v)
 
 
+class PositionsOfBoth(Positions):
+    """Gets what turns queries and keys at once."""
+
+    def _mixed(self, q, k, v):
+        q, k = self.rope(q, k)
+        return Layer._mixed(self, q, k, v)
+
+
+class Normalised(Layer):
+    """Gets the softmax itself."""
+
+    def __init__(self, embed_dim, num_heads, normalize):
+        super().__init__(embed_dim, num_heads)
+        self.normalize = normalize
+
+    def _mixed(self, q, k, v):
+        return self.normalize(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, dim=-1) @ v
+
+
+class ByMethod(Layer):
+    """Takes the name of a method, and calls what it stands for."""
+
+    def __init__(self, embed_dim, num_heads, method):
+        super().__init__(embed_dim, num_heads)
+        if method != "dot":
+            raise ValueError(method)
+        self.method = Layer._mixed
+
+    def _mixed(self, q, k, v):
+        return self.method(self, q, k, v)
+
+
+class ScaledByWord(Layer):
+    """Wrong on purpose: no scale by default, and the right one by a word."""
+
+    def __init__(self, embed_dim, num_heads, scaling=None):
+        super().__init__(embed_dim, num_heads)
+        self.by_root = scaling == "root"
+
+    def _mixed(self, q, k, v):
+        scale = q.shape[-1] ** -0.5 if self.by_root else 1.0
+        return (scale * q @ k.transpose(-1, -2)).softmax(-1) @ v
+
+
 class OnDevice(Layer):
     """Is built on a device that few machines have, unless another is named."""
 

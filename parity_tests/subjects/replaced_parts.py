@@ -28,10 +28,15 @@ def rows_of_one_list(query, key, value):
 
 
 def told_by_size(query, key, value, num_heads):
-    """Heads are moved before the rows where their axis seems to lie behind."""
+    """Attention of (batch, heads, rows, width), or of (batch, rows, heads, width) by their number."""
     moved = [x.transpose(1, 2) if x.shape[2] == num_heads else x for x in (query, key, value)]
     rows = _attend(*moved)
     return rows.transpose(1, 2) if query.shape[2] == num_heads else rows
+
+
+def without_heads(query, key, value, num_heads):
+    """The number of heads is not read."""
+    return _attend(query, key, value)
 
 
 def transposed(query, key, value):

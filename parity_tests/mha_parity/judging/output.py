@@ -46,8 +46,8 @@ class JudgeSettings:
     """The settings of a judge: k, two demands beyond a right answer, and the orders it measures.
 
     ``brief``: where an error is beyond what any order could allow, none is measured, and the bound
-    is said to be allowed. The severity is the same. ``bounds``: note the rounding-error bound of
-    each output, for a plot.
+    is said to be allowed: the severity is the same, and the place that of the largest share of it.
+    ``bounds``: note the rounding-error bound of each output, for a plot.
     """
 
     k: float = K

@@ -47,6 +47,12 @@ def test_what_stands_in_place_of_another_array_is_said(name: str) -> None:
     assert [CAUSES[name]] == _said(name)
 
 
+def test_a_number_of_heads_that_is_not_read_is_named() -> None:
+    """No axis of heads is documented: with one in its inputs the function would be right."""
+    verdict = check_subject("replaced_parts.py:without_heads", cases=60, diagnose=True)
+    assert "single-head" == verdict.diagnosis[0].bug
+
+
 def test_samples_that_stay_sorted_are_said() -> None:
     """The output of a sample stands at another: no rule for the keys that a row sees is given."""
     (found,) = _said("sorted_batch")

@@ -14,6 +14,7 @@ from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.options import Options
 from mha_parity.core.target_facts import NO_FACTS, TargetFacts
 from mha_parity.judging.systematic_error import SystematicErrorTest
+from mha_parity.run import chunks, summary
 from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_run import ALL_OF, IN_FLIGHT, THEN_EVERY
 from mha_parity.run.check import check

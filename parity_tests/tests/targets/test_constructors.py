@@ -47,8 +47,10 @@ def test_a_configuration_within_another_of_any_name_is_made() -> None:
     [
         ("OfMethods", "`init_std` = one"),
         ("Positions", "as Linears; (N, L, E); `rope` the identity."),
+        ("PositionsOfBoth", "`rope` the identity."),
+        ("ByMethod", "as Linears"),
         ("OnDevice", "as Linears"),
-        ("OfKernels", "as Linears"),
+        ("OfKernels", "built with `kernel` = 'normal'"),
     ],
 )
 def test_a_constructor_gets_what_its_code_asks_for(name: str, said: str) -> None:
@@ -58,9 +60,15 @@ def test_a_constructor_gets_what_its_code_asks_for(name: str, said: str) -> None
     assert any(said in note for note in verdict.notes), verdict.notes
 
 
-@pytest.mark.parametrize("name", ["OfMethodsUnscaled", "PositionsOfValues"])
+def test_a_function_that_is_not_of_positions_gets_no_identity() -> None:
+    """It may be the softmax: a layer without it is another one, and the target is not at fault."""
+    with pytest.raises(TargetError, match="no way to call it computes attention"):
+        bind(load_subject(f"{FILE}:Normalised"))
+
+
+@pytest.mark.parametrize("name", ["OfMethodsUnscaled", "PositionsOfValues", "ScaledByWord"])
 def test_what_is_wrong_beside_them_is_judged(name: str) -> None:
-    """Neither a method nor the identity hides a bug."""
+    """Neither a method nor the identity hides a bug, nor a word where none is needed."""
     assert Outcome.FAIL is checked(name, fail_fast=True).outcome
 
 

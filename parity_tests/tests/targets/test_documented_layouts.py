@@ -5,10 +5,30 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.fit.documented_layout import SAMPLES_FIRST, documents_samples_first
+from mha_parity.targets.fit.documented_layout import (
+    SAMPLES_FIRST,
+    documents_heads,
+    documents_samples_first,
+)
 from subject_checks import checks_of
 
 checked = checks_of("documented_layouts.py", cases=60, dtypes=("float64",))
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (True, "q (batch, heads, seq, dim)"),
+        (True, "[B, T, H, D]"),
+        (True, "(bsz, num_heads, q_len, head_dim)"),
+        (False, "(batch, seq, dim)"),
+        (False, "(query, key, value, num_heads)"),
+        (False, ""),
+    ],
+)
+def test_what_documentation_says_of_heads(text: str, *, said: bool) -> None:
+    """A tuple of four axes has one of heads, as its second or third."""
+    assert said == documents_heads(documented(text))
 
 
 def documented(text: str) -> type:
@@ -45,6 +65,10 @@ def test_attention_over_samples_that_are_documented_first_is_named() -> None:
         (False, "(seq_len, batch, d_model)"),
         (False, "(batch, seq, dim), or (seq, batch, dim)"),
         (False, "(batch, dim)"),
+        (False, "a mask (N, L, S), weights (batch, tgt_len, src_len) or [B, T, T]"),
+        (False, "(batch, seq, dim) inside; input shape: Time x Batch x Channel"),
+        (False, "(B, T, C) behind batch_first=False"),
+        (False, "sequence-first; (batch, seq_len, dim) is refused"),
         (False, "heads (batch, heads, seq, dim)"),
         (False, "(d_model, num_heads, dropout)"),
         (False, "attends from a sequence to a batch"),

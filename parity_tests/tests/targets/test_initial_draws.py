@@ -54,9 +54,31 @@ def test_draws_are_those_of_the_key(name: str) -> None:
 
 
 def test_limits_are_kept() -> None:
-    """A uniform draw lies in its range, and a truncated one is cut. Kills the default range."""
+    """A uniform draw lies in its range, and none of a truncated one on its limits.
+
+    Kills the default range, and limits that what lies beyond is set to.
+    """
     assert ((-3 <= drawn("uniform", 1)) & (drawn("uniform", 1) < -2)).all()
-    assert 0.5 == np.abs(drawn("truncated_normal", 1)).max()
+    assert 0.5 > np.abs(drawn("truncated_normal", 1)).max()
+
+
+def test_several_keys_are_refused_by_jax() -> None:
+    """They are no key. Kills a seed of all their numbers."""
+    import jax
+
+    keys = jax.random.split(jax.random.PRNGKey(0), 4)
+    with drawn_by_numpy(), pytest.raises(ValueError, match="single key"):
+        jax.random.normal(keys, (2, 3))
+
+
+def test_what_is_kept_beyond_the_context_draws_as_jax() -> None:
+    """A constructor may import a function by its name. Kills the stand-in that stays one."""
+    import jax
+
+    with drawn_by_numpy():
+        kept = jax.random.normal
+    key = jax.random.PRNGKey(0)
+    np.testing.assert_array_equal(jax.random.normal(key, (3,)), kept(key, (3,)))
 
 
 def test_what_is_traced_is_drawn_by_jax_and_all_is_put_back() -> None:

@@ -45,7 +45,7 @@ COARSE = 14  # bits: a table or a grid of scores is coarser
 WORTH = 64  # calls: of a sample that is wrong where no other is, its weights
 SHOWN = 4  # kinds of masks that have one effect
 UNKNOWN = "no experiment explains it"
-TOLD_BY_PLACE = "tell the axes apart by their places, or by an argument that names their order"
+TOLD_BY_PLACE = "know each axis by its place, or by an argument that names their order"
 RETURN_USED = "return the weights that the values are multiplied with"
 
 

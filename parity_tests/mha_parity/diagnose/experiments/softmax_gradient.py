@@ -38,13 +38,13 @@ def subtracted_sums() -> Iterator[tuple[str, type[VJP]]]:
         text = f"what is subtracted from dP is the {how} of dP over the keys, without the weights"
         yield f"{text}, {EXPECTED}", _unweighted(mean=mean)
     text = "what is subtracted from dP is P * dP of each key alone: dS = P * (1 - P) * dP"
-    yield f"{text}, the diagonal of the softmax's derivative; {EXPECTED}", Diagonal
+    yield f"{text}, the diagonal of the softmax's derivative; {EXPECTED}", OwnScoreAlone
     for tile in TILES:
         text = f"what is subtracted from dP is summed over each tile of {tile} keys alone"
         yield f"{text}, {EXPECTED}", _of_tiles(tile)
 
 
-class Diagonal(VJP):
+class OwnScoreAlone(VJP):
     """Each weight by its own score alone."""
 
     def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (of the softmax's rule)

@@ -116,9 +116,14 @@ class LayerSizes:
         }[meaning]  # fmt: skip
 
 
-def identity(rows: Any, *_: Any, **__: Any) -> Any:
-    """Return the first argument: what a layer calls on its rows is left out."""
-    return rows
+def identity(rows: Any, *others: Any, **_: Any) -> Any:
+    """Return the rows as they are: the first argument, and others that have as many axes.
+
+    What a layer calls for the positions of queries, or of queries and keys, is left out.
+    """
+    axes = len(np.shape(rows))
+    alike = [each for each in others if len(getattr(each, "shape", ())) == axes]
+    return (rows, *alike) if alike else rows
 
 
 def random_source(*, streams: bool = False) -> Any:

@@ -17,7 +17,7 @@ from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
-from mha_parity.targets.fit.documented_layout import documents_samples_first
+from mha_parity.targets.fit.documented_layout import documents_heads, documents_samples_first
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
@@ -66,17 +66,19 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
     """Yield how a function may be meant, by its parameters and by the names that its code reads."""
     named = parameters.of_callable(function)
     keys, unpacked = keys_read(function), names_unpacked(function)
-    numbers = numbers_read(function)
+    numbers, samples_first = numbers_read(function), documents_samples_first(function)
     for roles in call_roles.function_roles(named, keys, unpacked):
         many = roles.has_many_heads or bool(numbers)
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
-        # What gets their number splits rows, and has the axis where nothing else is attention.
-        rows_first = bool(roles.heads)
+        # What gets their number splits rows by it: one that ignores it is right with an axis of
+        # heads, which is tried where the documentation has it, and after all else.
         for layout, arrangement in sorted(
-            TRIED_FIRST, key=lambda each: (each[1] in OF_HEADS) == rows_first
+            TRIED_FIRST, key=lambda each: (each[1] in OF_HEADS) == bool(roles.heads)
         ):
             heads = arrangement in OF_HEADS
-            if heads and roles.weights:
+            if heads and (roles.weights or (roles.heads and not documents_heads(function))):
+                continue
+            if samples_first and arrangement == "rows" and layout != "batch_first":
                 continue
             many_heads = many or heads
             if arrangement not in OF_CONVOLUTIONS | OF_ONE_INPUT | {"grid"}:
@@ -104,7 +106,7 @@ class Layers:
         """Yield how the class may be built, filled and called."""
         for how in all_constructions(self.kind, parameters.of_callable(self.kind)):
             sizes = LayerSizes(SMALL.embed_dim, SMALL.heads_count)
-            if self.is_built and "one" in dict(how.meanings).values():
+            if self.is_built and how.last_resort:
                 continue
             try:
                 construction, layer = self._built(how, sizes)

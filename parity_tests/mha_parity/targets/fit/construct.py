@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MAX_CONSTRUCTIONS = 24  # candidates that are built
 # The last is what Python makes of `__C` in a class.
 CONFIG = re.compile(r"^((.*_)?(config(uration)?|cfg|args|h?params|conf|hp|opt)|_.+__c)$")
+# What a layer calls on queries and keys, and on nothing else.
+POSITIONS = re.compile(r"rope|rot(ary|ate)|^pos(itional)?(_|$)")
 LAYER_NUMBER = "layer_idx"  # without which a cache of transformers takes no layer's rows
 UNKNOWN = ("width", "heads", "head_dim", "length", "none")
 
@@ -41,6 +43,7 @@ class Construction:
     methods: frozenset[str] = frozenset()  # of a configuration of any name
     # By how much a call is longer than its layer is built for, None where calls may be shorter.
     longer_by: int | None = None
+    last_resort: bool = False  # for a class that cannot be built otherwise
     inner: InnerAttention | None = None
     asked: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -67,10 +70,14 @@ class Construction:
 
     @property
     def handed_over(self) -> list[str]:
-        """What of the arguments computes: an attention, or the identity in place of positions."""
-        identities = (name for name, meaning in self.meanings if meaning == "identity")
-        inner = [] if self.inner is None else [str(self.inner)]
-        return [*inner, *(f"`{name}` the identity" for name in identities)]
+        """What decides what is computed: an attention, the identity for positions, a word."""
+        said = [] if self.inner is None else [str(self.inner)]
+        for name, meaning in self.meanings:
+            if meaning == "identity":
+                said.append(f"`{name}` the identity")
+            elif self.last_resort and meaning.startswith("'"):
+                said.append(f"built with `{name}` = {meaning}")
+        return said
 
     def has(self, *wanted: str) -> bool:
         """Return whether an argument has one of these meanings, or may have in a configuration."""
@@ -128,8 +135,8 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     groups = tuple((each.name, "kv_heads") for each in rest if _is_count_of_groups(each))
     alone = ((one,) for one in widths)
     words = _optional_words(kind, rest)
-    more_than_names = (numbers, *words, *alone, widths[1:] and widths, groups)
-    further = ((), *(each for each in more_than_names if each))
+    resorts = [each for each in (numbers, *words) if each]
+    further = ((), *resorts, *(e for e in (*alone, widths[1:] and widths, groups) if e))
     configured = config is not None and not (sized and config.default is None)
     given = ("", None) if config is None else (config.name, _annotated_class(kind, config))
     ways = [(given if configured else ("", None), more) for more in further]
@@ -140,7 +147,10 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
         for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
             if (name or not inverse) and len({m for _, m in chosen if m == "heads"}) <= 1:
                 meant = (*chosen, *more)
-                yield Construction(meant, name, annotation, inverse, methods=methods)
+                last = more in resorts
+                yield Construction(
+                    meant, name, annotation, inverse, methods=methods, last_resort=last
+                )
 
 
 def _configuration_parameter(
@@ -176,10 +186,9 @@ def _choices(
         required = each.default is each.empty
         if weighed and required and "bias" in each.name.lower():
             known = _vectors(each.name)  # an array next to those of the weights
-        is_function = required and each.name in called and known in {(), ("off",)}
-        if is_function:
-            choices.append([(each.name, meaning) for meaning in ("identity", *known)])
-        elif required:
+        if required and each.name in called and POSITIONS.search(each.name.lower()):
+            known = ("identity", *known)
+        if required:
             known = known or _of_unknown(each, compared.get(each.name, ()))
             choices.append([(each.name, meaning) for meaning in known])
         elif known == ("device",) and str(each.default).startswith("cuda"):

@@ -1,4 +1,4 @@
-"""What the documentation of a class says of the order of axes: samples before rows, or behind.
+"""What the documentation of a target says of the axes of its rows: their order, and heads.
 
 Attention over the first axis is what torch's layer computes by default. Where the documentation
 says that samples come first, it is a mistake: `batch_first=True` is missing.
@@ -13,29 +13,61 @@ from typing import Any
 from mha_parity.targets.conventions.signatures import forward
 
 _SAMPLES = r"(?:mini_?)?(?:batch(?:es)?(?:_?size)?|bsz?|b)"
+_LENGTH = r"(?:(?:n|num|max|q|k|kv|key|query|tgt|src|target|source)_?)?len(?:gth)?(?:_?[qk])?"
 _ROWS = (
-    r"(?:(?:n|num|max)_)?(?:seq(?:uence)?s?(?:_?len(?:gth)?)?|(?:q|tgt|src|target|source)?_?len(?:gth)?"
-    r"|time(?:_?steps?)?|tokens?|l|t|s)(?:_?q)?"
+    rf"(?:(?:n|num|max)_)?(?:seq(?:uence)?s?(?:_?len(?:gth)?)?(?:_?[qk])?|{_LENGTH}"
+    r"|time(?:_?steps?)?|tokens?|l|t|s)"
 )
-_REST = r"\s*,\s*[^,()\[\]]+[)\]]"
+_WIDTH = (
+    r"(?:[a-z]*_?)?(?:d|e|c|h|dim|d_?model|model|emb\w*|hidden\w*|width|channels?|features?|size)"
+    r"(?:_?(?:in|out|dim|size|model|\d))?"
+)
+_HEADS = r"(?:(?:n|num|q|kv)_?)?(?:heads?|h)(?:_?[qk]v?)?"
 
 
-def _tuple_of(first: str, second: str) -> str:
-    return rf"[(\[]\s*{first}\s*,\s*{second}{_REST}"
+def _tuple_of(*axes: str) -> str:
+    joined = r"\s*,\s*".join(axes)
+    return rf"[(\[]\s*{joined}\s*[)\]]"
 
 
-# N is the samples before L, and the tokens behind B.
+# N is the samples before L, and the tokens behind B. Of two lengths behind the samples it is a
+# mask or weights, which torch's layer has so in each of its orders.
 _SAMPLES_FIRST = re.compile(
-    f"{_tuple_of(_SAMPLES, f'(?:{_ROWS}|n)')}|{_tuple_of('n', _ROWS)}", re.IGNORECASE
+    f"{_tuple_of(_SAMPLES, f'(?:{_ROWS}|n)', _WIDTH)}|{_tuple_of('n', _ROWS, _WIDTH)}",
+    re.IGNORECASE,
 )
 _ROWS_FIRST = re.compile(
-    f"{_tuple_of(f'(?:{_ROWS}|n)', _SAMPLES)}|{_tuple_of(_ROWS, 'n')}", re.IGNORECASE
+    f"{_tuple_of(f'(?:{_ROWS}|n)', _SAMPLES, _WIDTH)}|{_tuple_of(_ROWS, 'n', _WIDTH)}"
+    rf"|\b(?:{_ROWS})\s*[x×*]\s*{_SAMPLES}\b|\b(?:sequence|seq|time|length)[- _]first\b"
+    r"|batch_first\s*=\s*False",
+    re.IGNORECASE,
+)
+_WITH_HEADS = re.compile(
+    rf"{_tuple_of('[^,()]+', _HEADS, '[^,()]+', '[^,()]+')}"
+    rf"|{_tuple_of('[^,()]+', '[^,()]+', _HEADS, '[^,()]+')}",
+    re.IGNORECASE,
 )
 SAMPLES_FIRST = "its documentation says that samples come first: no other order of axes was tried."
 
 
-def documents_samples_first(kind: Any) -> bool:
-    """Return whether a class documents rows (samples, rows, width), and no other order."""
-    documented = (kind, getattr(kind, "__init__", None), forward(kind))
-    text = "\n".join(inspect.getdoc(each) or "" for each in documented)
+def documents_samples_first(subject: Any) -> bool:
+    """Return whether a class or function documents rows (samples, rows, width) and no other."""
+    text = _documentation(subject)
     return bool(_SAMPLES_FIRST.search(text)) and not _ROWS_FIRST.search(text)
+
+
+def documents_heads(subject: Any) -> bool:
+    """Return whether a class or function documents arrays of four axes with one of heads.
+
+    And none of three: where there are rows too, the heads are what it makes of them.
+    """
+    text = _documentation(subject)
+    rows = _SAMPLES_FIRST.search(text) or _ROWS_FIRST.search(text)
+    return bool(_WITH_HEADS.search(text)) and not rows
+
+
+def _documentation(subject: Any) -> str:
+    documented = [subject]
+    if isinstance(subject, type):
+        documented += [getattr(subject, "__init__", None), forward(subject)]
+    return "\n".join(inspect.getdoc(each) or "" for each in documented)

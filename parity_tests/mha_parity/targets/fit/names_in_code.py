@@ -84,7 +84,7 @@ def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:
 
 
 def strings_compared(kind: type) -> dict[str, tuple[str, ...]]:
-    """Return the strings that the code of a class compares a name or an attribute with, by name.
+    """Return the strings that a class and its bases compare a name or an attribute with, by name.
 
     A ``match`` compares its subject with the values of its cases.
     """
@@ -100,9 +100,10 @@ def strings_compared(kind: type) -> dict[str, tuple[str, ...]]:
 
 
 def names_called(kind: type) -> frozenset[str]:
-    """Return the names and attributes that the code of a class calls."""
+    """Return the variables, and the attributes of `self`, that the code of a class calls."""
     called = (each.func for each in _nodes(kind) if isinstance(each, ast.Call))
-    return frozenset(map(_last_name, called)) - {""}
+    own = (f for f in called if not isinstance(f, ast.Attribute) or _last_name(f.value) == "self")
+    return frozenset(map(_last_name, own)) - {""}
 
 
 def methods_called(kind: type, owner: str) -> frozenset[str]:
