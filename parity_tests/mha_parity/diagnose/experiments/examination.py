@@ -45,7 +45,7 @@ COARSE = 14  # bits: a table or a grid of scores is coarser
 WORTH = 64  # calls: of a sample that is wrong where no other is, its weights
 SHOWN = 4  # kinds of masks that have one effect
 UNKNOWN = "no experiment explains it"
-TOLD_BY_PLACE = "know each axis by its place, or by an argument that names their order"
+BY_PLACE = "know each axis by its place, or by an argument that names their order"
 RETURN_USED = "return the weights that the values are multiplied with"
 
 
@@ -132,7 +132,7 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
         _read_where_wrong(caller, seen)
     understood = any(each.understood for each in seen.causes)
     if seen.split is None and not understood and (text := coincidences(seen.scans)):
-        seen.split = ExperimentFinding(text, TOLD_BY_PLACE, stage="sizes")
+        seen.split = ExperimentFinding(text, BY_PLACE, stage="sizes")
 
 
 def _examine_further(caller: Caller, seen: Examination, *, plain_wrong: bool, whole: bool) -> None:
