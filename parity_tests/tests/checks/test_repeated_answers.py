@@ -41,8 +41,16 @@ class Scripted:
         """Return the next answer."""
         return Answer(output=self.outputs.pop(0))
 
+    def prepare(self, _: Problem) -> Any:
+        """Return a call whose answer is the next one."""
+        return CALL
+
     def answer(self, problem: Problem, _: object) -> Answer:
         """Return the next answer to a call that was prepared."""
+        return self(problem)
+
+    def answered(self, problem: Problem, _: object, __: object) -> Answer:
+        """Return the next answer, as the answer to a case."""
         return self(problem)
 
     def call_after_loading(self, *_: object) -> Any:
