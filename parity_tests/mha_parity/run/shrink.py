@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mha_parity.cases.clashes import can_coexist
 from mha_parity.core.check_result import Severity
 from mha_parity.core.features import PLAIN
+from mha_parity.judging.gradients import CHECK as GRADIENT
 from mha_parity.run.case_run import run_case
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from mha_parity.core.check_result import CheckResult
     from mha_parity.judging.output import JudgeSettings
 
-JUDGED = ("output", "weights")  # the checks whose numbers are judged by orders
+JUDGED = ("output", "weights", GRADIENT)  # how checks begin whose numbers are judged by orders
 STEPS = 120  # calls of the candidate that one failure may cost
 # The order of turning features off: those that make a case hardest to read first.
 AXES_TO_PLAIN = (
@@ -79,7 +80,11 @@ def with_every_order(
 
     A target that answers otherwise when asked again keeps what the run found.
     """
-    if found.severity is not Severity.WRONG or found.check not in JUDGED or found.where is None:
+    if (
+        found.severity is not Severity.WRONG
+        or not found.check.startswith(JUDGED)
+        or found.where is None
+    ):
         return found
     again = run_case(candidate, found.case, settings).check_results
     return next((each for each in again if each.kind == found.kind), found)
