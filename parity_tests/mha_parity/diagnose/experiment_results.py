@@ -84,11 +84,9 @@ def _transfer(seen: Examination) -> Iterator[ExperimentResult]:
         yield ExperimentResult(experiment="transfer curve", sentence=UNREAD, as_torch=None)
         return
     misses = [c.misfit(c.x) for c in curves]
-    sum(int(c.usable.sum()) for c in curves)
     x = np.concatenate([c.x[c.usable] for c in curves])
     y = np.concatenate([c.y[c.usable] for c in curves])
     slope = float(x @ y) / max(float(x @ x), 1e-300)
-    min(float(c.x[c.usable].min()) for c in curves)
     yield ExperimentResult(
         experiment="transfer curve",
         sentence=f"log of the weight over the score, {len(x)} points from 0 down to {x.min():.3g}: "
