@@ -165,3 +165,59 @@ class BuiltWithALateMask(BuiltWithAMask):
     """Wrong: each query sees one key of the future."""
 
     late = 2
+
+
+class OneForEachSample(nn.Module):
+    """Wrong: a mask of a sample reaches the heads of others.
+
+    x: (B, L, E); keep: (B, L, L) bool, True where attention is allowed.
+    """
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.mha = nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)
+
+    def each_head(self, hidden):
+        """Return (N*H, L, L)."""
+        return hidden.repeat(self.num_heads, 1, 1)
+
+    def forward(self, x, keep=None):
+        """Return (N, L, E)."""
+        hidden = None if keep is None else self.each_head(~keep)
+        return self.mha(x, x, x, attn_mask=hidden, need_weights=False)[0]
+
+
+class OneForEachSampleUnsaid(OneForEachSample):
+    """Wrong likewise, and nothing is said of the mask."""
+
+
+class OneForEachSampleInOrder(OneForEachSample):
+    """Right.
+
+    x: (B, L, E); keep: (B, L, L) bool, True where attention is allowed.
+    """
+
+    def each_head(self, hidden):
+        """Return (N*H, L, L)."""
+        return hidden.repeat_interleave(self.num_heads, 0)
+
+
+def weighted(q, k, v, mask=None):
+    """Wrong: a boolean mask is added to the scores as 0 and 1.
+
+    q (B, H, L, D), k and v (B, H, S, D); mask: bool, (B, H, L, S), True = attend
+    """
+    scores = q @ k.swapaxes(-2, -1) / q.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores + mask.astype(scores.dtype)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+def weighted_by_floats(q, k, v, mask=None):
+    """Right: a mask of floats is added to the scores.
+
+    q (B, H, L, D), k and v (B, H, S, D); mask: float, (B, H, L, S), added to the scores
+    """
+    return weighted(q, k, v, mask)

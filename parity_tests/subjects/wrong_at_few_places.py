@@ -64,6 +64,12 @@ def zeros_hidden(query, key, value):
     return powers / powers.sum(axis=-1, keepdims=True) @ value
 
 
+def zero_keys_hidden(query, key, value):
+    """A key of zeros is taken for padding."""
+    padding = (key == 0).all(axis=-1)[..., None, :]
+    return _attend(query, key, value, query.shape[-1] ** -0.5, padding)
+
+
 def future_hidden(query, key, value):
     """The future is hidden by its place."""
     rows, keys = np.indices((query.shape[-2], key.shape[-2]))

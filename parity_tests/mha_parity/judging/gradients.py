@@ -306,7 +306,8 @@ class _GradientJudge:
         floor = ROUNDINGS * self.rounding
         if self.settings.brief:
             # No order errs by more than the bound, but for those that sum in 16 bits.
-            limit = self.settings.k * self._worst(self.right.limit) + floor
+            with np.errstate(over="ignore"):  # of a bound near the largest number there is none
+                limit = self.settings.k * self._worst(self.right.limit) + floor
             gross = (error > limit).any() and (error > self._by_narrow_sums(limit)).any()
             if gross:
                 return np.asarray(limit)

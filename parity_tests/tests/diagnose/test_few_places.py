@@ -41,6 +41,7 @@ CAUSES = {
     "by_threes": "in the last rows beyond a multiple of 3: the effective scale is",
     "first_maximum": "in float64, wherever S > 48: that key has no part in the maximum",
     "zeros_hidden": "keys whose score is exactly 0 get no weight",
+    "zero_keys_hidden": "keys that are 0 in every channel get no weight",
     "ByLength": "where N = H: the mask of sample h is applied to head h of every sample",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.masks.documented import documented_hides
+from mha_parity.targets.masks.documented import documented_hides, documented_shapes
 from subject_checks import check_subject, checks_of
 
 SAID = {
@@ -62,6 +62,55 @@ def test_masks_of_other_names_and_of_a_constructor(name: str, outcome: Outcome) 
     """A mask of any name means what is documented; `mask=None` of a constructor may be a switch."""
     verdict = judged(name)
     assert outcome is verdict.outcome, verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("OneForEachSample", Outcome.FAIL),
+        ("OneForEachSampleInOrder", Outcome.PASS),
+        ("OneForEachSampleUnsaid", Outcome.INCONCLUSIVE),
+        ("weighted", Outcome.FAIL),
+        ("weighted_by_floats", Outcome.PASS),
+    ],
+)
+def test_a_documented_shape_and_type_are_judged(name: str, outcome: Outcome) -> None:
+    """Not those alone in which some mask has the effect of one.
+
+    A mask of each sample passed as one of a single sample, and a boolean one as the floats that
+    it was added as.
+    """
+    verdict = judged(name)
+    assert outcome is verdict.outcome, verdict.sentence
+
+
+def test_a_mask_that_is_understood_of_one_sample_alone_is_untried() -> None:
+    """The sentence names it, though its name says nothing."""
+    sentence = judged("OneForEachSampleUnsaid").sentence
+    assert "no case passed `keep` (mask): `keep` is understood of one sample alone" in sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("mask: (B, L, L) bool", [("N", "L", "S")]),
+        ("mask (Tensor, (batch, 1, q_len, kv_len)): bool", [("N", "1", "L", "S")]),
+        ("mask: (batch_size, seq_len) or (L, S)", [("N", "S"), ("L", "S")]),
+        ("mask: (B * H, Lq, Lk)", [("NH", "L", "S")]),
+        ("x: (B, L, E); mask: (n, h, l, s), True keeps", [("N", "H", "L", "S")]),
+        ("x: (B, L, E), mask (b, heads, t, t).", [("N", "H", "L", "S")]),
+        ("mask: (n, n)", []),
+        ("mask: (B, L, E)", []),
+        ("other: (B, L, L)", []),
+    ],
+)
+def test_the_shapes_of_a_mask_are_read(text: str, shapes: list[tuple[str, ...]]) -> None:
+    """By the words of its axes, of this parameter alone; one unknown word makes it no shape."""
+
+    def entry() -> None: ...
+
+    entry.__doc__ = f"Attend.\n\n    {text}\n    y: (B, S)\n"
+    assert shapes == [*documented_shapes(entry, entry, "mask")]
 
 
 def test_a_required_mask_of_the_opposite_meaning_is_said() -> None:

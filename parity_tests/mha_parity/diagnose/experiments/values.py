@@ -41,6 +41,8 @@ WHOLE_MAXIMUM = (
 )
 ZERO = "keys whose score is exactly 0 get no weight"
 BY_PLACE = "hide keys by their places, from the mask itself, not by the score: a true one may be 0"
+ZERO_KEYS = "keys that are 0 in every channel get no weight"
+BY_MASK = "hide padding by a mask: a key of zeros has the score 0, and its share of the weights"
 REMEDY = "subtract the maximum of the row's own scores before exp, from the first block on"
 
 
@@ -65,7 +67,7 @@ def values(caller: Caller) -> Iterator[ValueEffect]:
             yield ValueEffect(text, WHOLE_MAXIMUM)
             return
     yield from _hidden_maximum(caller)
-    yield from _zeros(caller)
+    yield from [*_zeros(caller)] or _zero_keys(caller)
     yield from _no_keys(caller)
 
 
@@ -195,10 +197,27 @@ def _hides_zeros(caller: Caller, problem: Problem) -> bool:
     if not trial.wrong:
         return False
     scores = trial.right.stages["masked scores"]
-    hidden = (scores == 0) | np.isneginf(scores)
-    case = problem.case.replace(attn="bool3d", padding="none")
+    return _answers_without(trial, (scores == 0) | np.isneginf(scores))
+
+
+def _zero_keys(caller: Caller) -> Iterator[ValueEffect]:
+    """Yield that rows of zeros among the keys are taken for padding, if they are."""
+    problem = unmixed_problem(caller.case(**SIZES))
+    key, place = np.array(problem.key), problem.key.shape[1] // 2
+    key[:, place] = 0
+    alike = [n for n in ("query", "key", "value") if getattr(problem, n) is problem.key]
+    trial = caller.ask_problems([problem.replace(**dict.fromkeys(alike, key))])[0]
+    hidden = np.array(np.broadcast_to(problem.hidden(), problem.weights_shape))
+    hidden[..., place] = True
+    if trial.wrong and _answers_without(trial, hidden):
+        yield ValueEffect(ZERO_KEYS, BY_MASK)
+
+
+def _answers_without(trial: CallResult, hidden: Array) -> bool:
+    """Return whether the answer is right where these keys, (N, H, L, S), are hidden."""
+    case = trial.problem.case.replace(attn="bool3d", padding="none")
     mask = hidden.reshape(-1, *hidden.shape[2:])
-    changed = problem.replace(case=case, attn_mask=mask, key_padding_mask=None)
+    changed = trial.problem.replace(case=case, attn_mask=mask, key_padding_mask=None)
     return is_answered(trial, changed)
 
 

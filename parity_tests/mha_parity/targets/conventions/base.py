@@ -169,7 +169,7 @@ class Convention(ABC):
         """Return what a parameter is for, as small calls showed where its name does not say it."""
         if parameter.key in self.mask_switches:
             return Role.OTHER
-        found = parameter.role is Role.OTHER and parameter.key in self.meanings
+        found = parameter.role is Role.OTHER and parameter.key in {*self.meanings, *self.untried}
         return Role.MASK if found else parameter.role
 
     @property

@@ -149,14 +149,18 @@ def move(layer: Any, dtype: str, device: str) -> None:
 
 
 def replace_by_identity(layer: Any, path: str) -> None:
-    """Put the identity in the place of one module of a layer."""
+    """Put the identity in the place of one module of a layer, if the layer has it.
+
+    One with fewer heads lacks the modules of the others.
+    """
     if not is_module(layer):
         replace_part(layer, path, lambda rows: rows)
         return
     import torch
 
     holder, _, name = path.rpartition(".")
-    setattr(layer.get_submodule(holder), name, torch.nn.Identity())
+    with suppress(AttributeError):
+        setattr(layer.get_submodule(holder), name, torch.nn.Identity())
 
 
 def replace_part(layer: Any, path: str, function: Callable[[Any], Any]) -> None:

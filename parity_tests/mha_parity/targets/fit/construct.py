@@ -184,7 +184,8 @@ def _choices(
     for each in named:
         known = meanings(each.name)
         required = each.default is each.empty
-        if weighed and required and "bias" in each.name.lower():
+        is_bias = "bias" in each.name.lower() or bias_parts(each.name)
+        if weighed and required and is_bias:
             known = _vectors(each.name)  # an array next to those of the weights
         if required and each.name in called and POSITIONS.search(each.name.lower()):
             known = ("identity", *known)

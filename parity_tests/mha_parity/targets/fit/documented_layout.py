@@ -10,19 +10,8 @@ import inspect
 import re
 from typing import Any
 
+from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES, WIDTH
 from mha_parity.targets.conventions.signatures import forward
-
-_SAMPLES = r"(?:mini_?)?(?:batch(?:es)?(?:_?size)?|bsz?|b)"
-_LENGTH = r"(?:(?:n|num|max|q|k|kv|key|query|tgt|src|target|source)_?)?len(?:gth)?(?:_?[qk])?"
-_ROWS = (
-    rf"(?:(?:n|num|max)_)?(?:seq(?:uence)?s?(?:_?len(?:gth)?)?(?:_?[qk])?|{_LENGTH}"
-    r"|time(?:_?steps?)?|tokens?|l|t|s)"
-)
-_WIDTH = (
-    r"(?:[a-z]*_?)?(?:d|e|c|h|dim|d_?model|model|emb\w*|hidden\w*|width|channels?|features?|size)"
-    r"(?:_?(?:in|out|dim|size|model|\d))?"
-)
-_HEADS = r"(?:(?:n|num|q|kv)_?)?(?:heads?|h)(?:_?[qk]v?)?"
 
 
 def _tuple_of(*axes: str) -> str:
@@ -33,18 +22,18 @@ def _tuple_of(*axes: str) -> str:
 # N is the samples before L, and the tokens behind B. Of two lengths behind the samples it is a
 # mask or weights, which torch's layer has so in each of its orders.
 _SAMPLES_FIRST = re.compile(
-    f"{_tuple_of(_SAMPLES, f'(?:{_ROWS}|n)', _WIDTH)}|{_tuple_of('n', _ROWS, _WIDTH)}",
+    f"{_tuple_of(SAMPLES, f'(?:{ROWS}|n)', WIDTH)}|{_tuple_of('n', ROWS, WIDTH)}",
     re.IGNORECASE,
 )
 _ROWS_FIRST = re.compile(
-    f"{_tuple_of(f'(?:{_ROWS}|n)', _SAMPLES, _WIDTH)}|{_tuple_of(_ROWS, 'n', _WIDTH)}"
-    rf"|\b(?:{_ROWS})\s*[x×*]\s*{_SAMPLES}\b|\b(?:sequence|seq|time|length)[- _]first\b"
+    f"{_tuple_of(f'(?:{ROWS}|n)', SAMPLES, WIDTH)}|{_tuple_of(ROWS, 'n', WIDTH)}"
+    rf"|\b(?:{ROWS})\s*[x×*]\s*{SAMPLES}\b|\b(?:sequence|seq|time|length)[- _]first\b"
     r"|batch_first\s*=\s*False",
     re.IGNORECASE,
 )
 _WITH_HEADS = re.compile(
-    rf"{_tuple_of('[^,()]+', _HEADS, '[^,()]+', '[^,()]+')}"
-    rf"|{_tuple_of('[^,()]+', '[^,()]+', _HEADS, '[^,()]+')}",
+    rf"{_tuple_of('[^,()]+', HEADS, '[^,()]+', '[^,()]+')}"
+    rf"|{_tuple_of('[^,()]+', '[^,()]+', HEADS, '[^,()]+')}",
     re.IGNORECASE,
 )
 SAMPLES_FIRST = "its documentation says that samples come first: no other order of axes was tried."

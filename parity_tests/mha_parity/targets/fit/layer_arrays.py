@@ -129,6 +129,12 @@ def _held(layer: Any, way: list[str]) -> Any:
 def _set(layer: Any, path: str, value: Any) -> None:
     *way, last = path.split(".")
     holder = _held(layer, way)
+    if isinstance(holder, tuple):
+        entries = [*holder]
+        entries[int(last)] = value
+        rebuilt = type(holder)(*entries) if hasattr(holder, "_fields") else tuple(entries)
+        _set(layer, ".".join(way), rebuilt)
+        return
     if type(value) is type(holder):  # a tensor of the target's own, whose array lies in it
         value = getattr(value, last)
     if isinstance(holder, dict):

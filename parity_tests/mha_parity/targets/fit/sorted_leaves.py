@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
 TORCHS = "MultiheadAttention"
+# Not `LinearNormal`, whose weights are drawn from the normal distribution.
+_NORM = re.compile(r"norm(?!al)|normali[sz]", re.IGNORECASE)
 MOST_OF_A_BIAS = 3  # axes: of q, k and v, of heads and of the width of one
 
 
@@ -39,7 +41,7 @@ class SortedLeaves:
 
 def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
     """Sort the arrays of a layer by what their names say, and by order where they say nothing."""
-    norms = tuple(leaf for leaf in found if "Norm" in leaf.owner or "norm" in leaf.path.lower())
+    norms = tuple(leaf for leaf in found if any(map(_NORM.search, (leaf.owner, leaf.path))))
     left = [leaf for leaf in found if leaf not in norms]
     biases = [leaf for leaf in left if _is_bias(leaf)]
     weights = [leaf for leaf in left if leaf not in biases]

@@ -258,11 +258,11 @@ def slots_by_head(found: Sequence[Slot], sizes: Mapping[str, int]) -> list[Slot]
     for slot in found:
         paths = [each.path for each in found if (each.parts, each.bias) == (slot.parts, slot.bias)]
         counted = _counted(*paths[:2]) if slot.head is not None else None
+        heads = range(_of_parts(slot.parts, sizes)["h"])
         if counted is None:
-            held.append(slot)
+            held += [slot] if slot.head is None or slot.head in heads else []
         elif slot.head == 0:
             before, first, after = counted
-            heads = range(_of_parts(slot.parts, sizes)["h"])
             held += [replace(slot, path=f"{before}{first + n}{after}", head=n) for n in heads]
     return held
 

@@ -1,4 +1,4 @@
-"""What the documentation of a target says of a mask: whether True hides, and if 0 and 1 may stand.
+"""What the documentation of a target says of a mask: whether True hides, its shapes and values.
 
 A layer may give torch's name to a mask of the opposite meaning. Where it says so, it is judged by
 what it says, and not by torch's; and so is a mask of any name, whatever trials show of it.
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES
 from mha_parity.targets.masks.experiment import SILENT
-from mha_parity.targets.masks.mask_format import ADDED, MaskContent
+from mha_parity.targets.masks.mask_format import ADDED, SHAPES, MaskContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.targets.masks.experiment import MaskExperiment
-    from mha_parity.targets.masks.mask_format import MaskFormat, MaskSearchResult
+    from mha_parity.targets.masks.mask_format import Axes, MaskFormat, MaskSearchResult
 
 _VALUE = re.compile(
     r"(?<![\w.])(?:(0|false|zeros?)|(1|true|ones?|non-?zeros?))(?![\w.])", re.IGNORECASE
@@ -53,7 +54,21 @@ _CLAUSE = re.compile(
     r"[;,]\s|[\uff0c\uff1b\u3001\u3002]|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s"
 )
 # The first line of what is said of a parameter: a bullet, its name, its type.
-_ENTRY = r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*\s*(?:\([^)\n]*\))?\s*[:=]"
+_ENTRY = (
+    r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*"
+    r"\s*(?P<type>\((?:[^()\n]|\([^()\n]*\))*\))?\s*[:=]"
+)
+# One within a line, behind what is said of another: up to the end of its sentence.
+_ENTRY_IN_LINE = r"(?<=[;.,]\s)[`*]*{name}[`*]*(?:\s*[:=]|\s(?=bool|[(\[]|broadcast))([^;\n]*)"
+_TUPLE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+# Axes by their words; the last lengths are those of keys, others those of queries.
+_AXES = (
+    ("1", re.compile("1")),
+    ("NH", re.compile(rf"{SAMPLES}\s*\*\s*{HEADS}|n\s*\*\s*h", re.IGNORECASE)),
+    ("N", re.compile(rf"{SAMPLES}|n", re.IGNORECASE)),
+    ("H", re.compile(HEADS, re.IGNORECASE)),
+    ("L", re.compile(rf"{ROWS}|[lts]_?[qk]|[qk]", re.IGNORECASE)),
+)
 # What is said of several masks at once.
 _ALL_MASKS = re.compile(r"\b(?:both|all|each|two)\b[^.]*\bmasks\b[^.]*(?=\.|$)", re.IGNORECASE)
 
@@ -107,16 +122,46 @@ def with_documented_integers(
     return replace(found, taken=(*found.taken, *answered), integers_unlike=unlike)
 
 
-def without_floats(subject: Any, entry: Any, found: MaskSearchResult) -> MaskSearchResult:
+def documents_booleans(subject: Any, entry: Any, name: str) -> bool:
+    """Return whether the documentation says of a mask that it is boolean, and nothing of floats."""
+    said = " ".join(_said(inspect.getdoc(each) or "", name) for each in (entry, subject))
+    return bool(_TYPE.search(said)) and not _FLOATS.search(said)
+
+
+def without_floats(
+    subject: Any, entry: Any, found: MaskSearchResult, hides: bool | None
+) -> MaskSearchResult:
     """Return what is taken without floats, where the documentation says booleans and no floats.
 
-    A call may take floats by chance, on one of its paths alone.
+    A call may take floats by chance, on one of its paths alone. Where floats alone have an effect
+    that is understood, booleans of the documented meaning ``hides`` are judged in their shapes.
     """
-    name = found.parameter.name
-    said = " ".join(_said(inspect.getdoc(each) or "", name) for each in (entry, subject))
+    if not documents_booleans(subject, entry, found.parameter.name):
+        return found
     kept = tuple(each for each in found.taken if each.kind != ADDED)
-    promised = not _TYPE.search(said) or _FLOATS.search(said)
-    return found if promised or not kept else replace(found, taken=kept)
+    if not kept and hides is not None:
+        kept = tuple(replace(each, kind="bool", hides=hides, fit=0.0) for each in found.taken)
+    return replace(found, taken=kept) if kept else found
+
+
+def documented_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
+    """Return the shapes that the documentation says of a mask, as far as its words are known."""
+    texts = (inspect.getdoc(each) or "" for each in (entry, subject))
+    said = " ".join(_said(text, name) for text in texts)
+    found = (_axes(each[1].split(",")) for each in _TUPLE.finditer(said))
+    return tuple(dict.fromkeys(axes for axes in found if axes in SHAPES))
+
+
+def _axes(words: list[str]) -> Axes:
+    """Return the axes that words stand for, () where one is unknown."""
+    found = [
+        next((axis for axis, known in _AXES if known.fullmatch(word.strip())), "") for word in words
+    ]
+    if not all(found):
+        return ()
+    if found[-1] == "L":
+        found[-1] = "S"
+    return tuple(found)
 
 
 def _difference(experiment: MaskExperiment, key: str, booleans: MaskFormat) -> float | None:
@@ -138,15 +183,16 @@ def _said(text: str, name: str) -> str:
     """Return what a documentation says of one parameter, in one line; "" where nothing."""
     found = re.search(_ENTRY.format(name=re.escape(name)), text, re.MULTILINE)
     if found is None:
-        return ""
+        within = re.search(_ENTRY_IN_LINE.format(name=re.escape(name)), text)
+        return within[1].strip() if within else ""
     first, *more = text[found.end() :].split("\n")
-    lines = [first]
+    lines = [found["type"] or "", first]
     for line in more:
         # The text of an entry is indented below its name.
         if not line.strip() or len(line) - len(line.lstrip()) <= len(found["indent"]):
             break
         lines.append(line)
-    return " ".join(line.strip() for line in lines)
+    return " ".join(line.strip() for line in lines).strip()
 
 
 def _meanings_in(text: str) -> list[bool]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.masks.documented import (
-    documented_hides,
     with_documented_integers,
     without_floats,
 )
@@ -20,7 +19,6 @@ from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
     ADDED,
     LENGTHS,
-    SHAPES,
     SWITCH,
     VALUES,
     MaskContent,
@@ -30,7 +28,13 @@ from mha_parity.targets.masks.mask_format import (
 )
 from mha_parity.targets.masks.mask_gradients import with_gradients_tried
 from mha_parity.targets.masks.plan import MaskPlan
-from mha_parity.targets.masks.search import MaskRequirement, search
+from mha_parity.targets.masks.requirement import (
+    TORCH_MASKS,
+    by_documentation,
+    by_torchs_name,
+    requirement,
+)
+from mha_parity.targets.masks.search import search
 from mha_parity.targets.masks.switches import enabling_pairs, exclusive_pairs, mask_switches
 
 if TYPE_CHECKING:
@@ -46,10 +50,6 @@ NO_ROW_LEFT = "of one sample without visible keys no row is left to compare"
 INTEGERS_UNLIKE = (
     "integers of 0 and 1, which its documentation allows, hide other keys than the same booleans"
 )
-# Whose call has one of these, or is (query, key, value, ...), promises nn.MultiheadAttention's.
-TORCH_COMPANIONS = frozenset({"key_padding_mask", "need_weights", "average_attn_weights"})
-TORCH_MASKS = frozenset({"attn_mask", "key_padding_mask"})
-TORCH_ROWS = ("query", "key", "value")
 
 
 def fill_required(convention: Convention) -> None:
@@ -101,12 +101,16 @@ def _found(
 ) -> tuple[MaskSearchResult, ...]:
     """Return what is taken by each parameter in one layout."""
     experiments = _experiments(convention, layout)
-    found = (search(experiments, each, requirement(convention, each)) for each in wanted)
     subject, entry, square = convention.subject, convention.entry(), experiments[-1]
-    results = tuple(
-        with_documented_integers(subject, entry, square, without_floats(subject, entry, each))
-        for each in found
-    )
+
+    def found(parameter: Parameter) -> MaskSearchResult:
+        asked = requirement(convention, parameter)
+        result = search(experiments, parameter, asked)
+        if parameter.name not in convention.mask_meanings:
+            result = without_floats(subject, entry, result, asked.hides)
+        return with_documented_integers(subject, entry, square, result)
+
+    results = tuple(found(each) for each in wanted)
     if any(taken.kind == SWITCH for each in results for taken in each.taken):
         results = tuple(replace(each, replaces_causal=False) for each in results)  # it has the rule
     return _by_inputs(convention, layout, results)
@@ -146,61 +150,13 @@ def _experiments(convention: Convention, layout: str) -> tuple[MaskExperiment, .
     return tuple(MaskExperiment.of(convention, layout, square=square) for square in (False, True))
 
 
-def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement:
-    """Return what is demanded of a parameter: by option, or by torch's names."""
-    given = convention.mask_meanings.get(parameter.name, "")
-    if given:
-        return _by_option(given)
-    if parameter.role is Role.CAUSAL:
-        return MaskRequirement(hides=True)
-    if parameter.role in {Role.SCORE_BIAS, Role.OTHER}:
-        bias = parameter.role is Role.SCORE_BIAS
-        return MaskRequirement(added=bias, certain=not bias)
-    return _by_documentation(convention, parameter.name) or _by_torchs_name(
-        convention, parameter.name
-    )
-
-
-def _by_documentation(convention: Convention, name: str) -> MaskRequirement | None:
-    """Return what a target documents of a mask, where torch's name does not say the same."""
-    named = _by_torchs_name(convention, name)
-    clauses = 2 if named.hides is None else 1
-    said = documented_hides(convention.subject, convention.entry(), name, clauses=clauses)
-    if said is None or said == named.hides:
-        return None
-    return MaskRequirement(said, named.shapes[:1])
-
-
-def _by_option(given: str) -> MaskRequirement:
-    """Return what ``hides``, ``keeps`` or ``additive`` demands, perhaps in one shape only."""
-    meaning, _, shape = given.partition(":")
-    known = [axes for axes in SHAPES if _plain(axes_text(axes)) == _plain(shape)]
-    if shape and not known:
-        shapes = " ".join(axes_text(axes) for axes in SHAPES)
-        raise TargetError(f"got a mask of shape {shape}, but should be one of {shapes}.")
-    only = known[0] if shape else ()
-    hides = {"hides": True, "keeps": False}.get(meaning)
-    return MaskRequirement(hides, (only,) if only else SHAPES, only, added=meaning == "additive")
-
-
-def _by_torchs_name(convention: Convention, name: str) -> MaskRequirement:
-    """Return what a target promises by a parameter of torch.nn.MultiheadAttention's name."""
-    if convention.convention == "sdpa" and name == "attn_mask":
-        return MaskRequirement(False, (("L", "S"), ("N", "H", "L", "S")))
-    if name == "key_padding_mask":
-        return MaskRequirement(True, (("N", "S"), ("S",)))
-    if name == "attn_mask" and _is_torchs(convention):
-        return MaskRequirement(True, (("L", "S"), ("NH", "L", "S")))
-    return MaskRequirement()
-
-
 def _otherwise(convention: Convention, found: MaskSearchResult) -> str:
     """Return by which option a mask means the opposite of what its name promises, or trials say."""
     parameter = found.parameter
     if parameter.name in convention.mask_meanings or parameter.role is Role.CAUSAL:
         return ""
-    promised, source = _by_torchs_name(convention, parameter.name).hides, "name"
-    if documented := _by_documentation(convention, parameter.name):
+    promised, source = by_torchs_name(convention, parameter.name).hides, "name"
+    if documented := by_documentation(convention, parameter.name):
         promised, source = documented.hides, "documentation"
     hides = found.taken[0].hides if promised is None else promised
     other = "keeps" if hides else "hides"
@@ -210,22 +166,9 @@ def _otherwise(convention: Convention, found: MaskSearchResult) -> str:
     return f"; judged so by its {source}, unless --masks {parameter.name}={other}"
 
 
-def _plain(shape: str) -> str:
-    return shape.replace(" ", "").strip("(),").upper()
-
-
-def _is_torchs(convention: Convention) -> bool:
-    """Whether the call has the names of torch.nn.MultiheadAttention's: not those of sdpa."""
-    names = [p.name for p in convention.parameters if p.of == "call"]
-    if TORCH_COMPANIONS & set(names):
-        return True
-    if not isinstance(convention.subject, type):  # sdpa is a function of query, key, value too
-        return False
-    return tuple(names[:3]) == TORCH_ROWS and "is_causal" not in names
-
-
 def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]) -> None:
     """Keep the layouts in which something is known of every mask, and offer what they can say."""
+    _leave_out_single_samples(convention, by_layout)
     _say_meanings(convention, by_layout)
     known = {name: sum(bool(each.taken) for each in found) for name, found in by_layout.items()}
     if not any(known.values()):
@@ -252,6 +195,25 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     convention.masks = convention.masks.of_gradients(offer, plain)
     _ask_masked_rows(convention)
     take_back_regimes(convention)
+
+
+def _leave_out_single_samples(
+    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
+) -> None:
+    """Leave out what is known of masks of one sample, if those of several are not understood.
+
+    Most likely they reach other samples or heads there, which a verdict on one would not show.
+    Numbers of keys may be those of one sample by their meaning.
+    """
+    batched = [found for layout, found in by_layout.items() if layout != "unbatched"]
+    single = [taken for each in by_layout.get("unbatched", ()) for taken in each.taken]
+    numbers = bool(single) and all(each.kind == LENGTHS for each in single)
+    if not batched or numbers or any(each.taken for found in batched for each in found):
+        return
+    for each in by_layout.pop("unbatched", ()):
+        if each.taken:
+            reason = f"`{each.parameter.name}` is understood of one sample alone"
+            convention.untried[each.parameter.key] = reason
 
 
 def _say_meanings(

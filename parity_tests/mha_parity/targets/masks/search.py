@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from mha_parity.targets.masks.mask_format import (
     length_shapes,
 )
 from mha_parity.targets.masks.query_rows import DROPS_QUERIES, QUERIES, with_rows_of_queries
+from mha_parity.targets.masks.requirement import MaskRequirement
 from mha_parity.targets.masks.served_shapes import (
     of_all_lengths,
     of_few_queries,
@@ -58,23 +59,6 @@ MAX_ATTRIBUTES = 4
 WEAK = 1.5  # a 1 that changes a logarithm by less than this, next to an addend's effect, is added
 
 
-@dataclass(frozen=True, slots=True)
-class MaskRequirement:
-    """What is demanded of a parameter: a polarity by its name or by option, or nothing.
-
-    ``hides``: whether True hides; None: whatever is found. ``shapes``: the shapes to be judged
-    although the mask has no effect there (torch's own), () where the experiment alone decides.
-    ``added``: floats that are added are demanded, by option or by the name of a bias. ``certain``:
-    only what fits exactly counts, since the name does not say that it is a mask.
-    """
-
-    hides: bool | None = None
-    shapes: tuple[Axes, ...] = ()
-    only: Axes = ()
-    added: bool = False
-    certain: bool = False
-
-
 def search(
     experiments: tuple[MaskExperiment, ...], parameter: Parameter, asked: MaskRequirement
 ) -> MaskSearchResult:
@@ -91,8 +75,11 @@ def search(
             square = raised and not serves_unequal(experiment, found)
             taken = tuple(replace(t, square=square) for t in found.taken)
             found = undisturbed(experiment, replace(found, taken=taken), asked.shapes)
-            found = of_few_queries(experiment, found, asked.shapes)
-            return of_all_lengths(experiment, found, asked.shapes)
+            if not found.replaces_causal:
+                kept = (t for t in taken if t in found.taken or t.axes in asked.documented)
+                found = replace(found, taken=tuple(kept))
+            found = of_few_queries(experiment, found, asked.promised)
+            return of_all_lengths(experiment, found, asked.promised)
         raised = tried.raised
     return found
 
@@ -298,8 +285,15 @@ class _Search:
             own = {each.axes for each in demanded}
             found = [t for t in found if t.fit >= EXACT or t.axes in own]
         known = {t.axes for t in found}
-        missing = (t for t in demanded if t.axes not in known and t.axes in self._answered)
-        yield from (*found, *(t for t in missing if not found or self._one_of_heads(t.axes)))
+        missing = [t for t in demanded if t.axes not in known and t.axes in self._answered]
+        missing = [t for t in missing if not found or self._one_of_heads(t.axes)]
+        yield from (*found, *missing, *self._documented(found, {t.axes for t in missing} | known))
+
+    def _documented(self, found: list[MaskFormat], known: set[Axes]) -> list[MaskFormat]:
+        """Return the documented shapes that a call takes, though other shapes alone fit."""
+        shapes = [s for s in self._asked.documented if s in self._answered and s not in known]
+        first = next((each for each in found if each.kind != ADDED), None)
+        return [replace(first, axes=axes, fit=0.0) for axes in shapes if first is not None]
 
     def _one_of_heads(self, axes: Axes) -> bool:
         """Whether a shape has an axis of heads that no other axis is broadcast against."""
@@ -332,11 +326,9 @@ class _Search:
         return (*SHAPES, *SAMPLES_LAST) if last else SHAPES
 
     def _demanded(self) -> list[MaskFormat]:
-        """Return torch's own shapes of a mask that is ignored: the cases show that it is."""
-        hides = self._asked.hides
-        return [
-            MaskFormat(axes, "bool", hides, 0.0) for axes in self._asked.shapes if hides is not None
-        ]
+        """Return the promised shapes of a mask that is ignored: the cases show that it is."""
+        hides, promised = self._asked.hides, self._asked.promised
+        return [MaskFormat(axes, "bool", hides, 0.0) for axes in promised if hides is not None]
 
     def _of_shape(self, axes: Axes) -> list[MaskFormat]:
         """Return the kinds of values that are taken in one shape."""

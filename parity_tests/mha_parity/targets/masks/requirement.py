@@ -1,0 +1,118 @@
+"""What is demanded of a mask parameter: by an option, its documentation, or its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.parameters import Role
+from mha_parity.targets.masks.documented import (
+    documented_hides,
+    documented_shapes,
+    documents_booleans,
+)
+from mha_parity.targets.masks.mask_format import SHAPES, axes_text
+
+if TYPE_CHECKING:
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.masks.mask_format import Axes
+
+# Whose call has one of these, or is (query, key, value, ...), promises nn.MultiheadAttention's.
+TORCH_COMPANIONS = frozenset({"key_padding_mask", "need_weights", "average_attn_weights"})
+TORCH_MASKS = frozenset({"attn_mask", "key_padding_mask"})
+TORCH_ROWS = ("query", "key", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRequirement:
+    """What is demanded of a parameter: a polarity by its name or by option, or nothing.
+
+    ``hides``: whether True hides; None: whatever is found. ``shapes``: the shapes to be judged
+    although the mask has no effect there (torch's own), () where the experiment alone decides.
+    ``added``: floats that are added are demanded, by option or by the name of a bias. ``certain``:
+    only what fits exactly counts, since the name does not say that it is a mask. ``documented``:
+    the shapes that the target documents, which are judged where its calls take them.
+    """
+
+    hides: bool | None = None
+    shapes: tuple[Axes, ...] = ()
+    only: Axes = ()
+    added: bool = False
+    certain: bool = False
+    documented: tuple[Axes, ...] = ()
+
+    @property
+    def promised(self) -> tuple[Axes, ...]:
+        """The shapes that are judged whatever a mask does in them."""
+        return (*self.shapes, *self.documented)
+
+
+def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement:
+    """Return what is demanded of a parameter: by option, or by torch's names."""
+    given = convention.mask_meanings.get(parameter.name, "")
+    if given:
+        return _by_option(given)
+    if parameter.role is Role.CAUSAL:
+        return MaskRequirement(hides=True)
+    if parameter.role is Role.SCORE_BIAS:
+        return MaskRequirement(added=True)
+    name = parameter.name
+    documented = documented_shapes(convention.subject, convention.entry(), name)
+    found = by_documentation(convention, name)
+    # A name that says nothing is that of a mask where its meaning and its shape are documented.
+    if parameter.role is Role.OTHER and not (found and documented):
+        return MaskRequirement(certain=True)
+    return replace(found or by_torchs_name(convention, name), documented=documented)
+
+
+def by_documentation(convention: Convention, name: str) -> MaskRequirement | None:
+    """Return what a target documents of a mask, where torch's name does not say the same.
+
+    One clause says it of a boolean mask, or where torch's name says the opposite.
+    """
+    subject, entry = convention.subject, convention.entry()
+    named = by_torchs_name(convention, name)
+    sure = named.hides is not None or documents_booleans(subject, entry, name)
+    said = documented_hides(subject, entry, name, clauses=1 if sure else 2)
+    if said is None or said == named.hides:
+        return None
+    return MaskRequirement(said, named.shapes[:1])
+
+
+def _by_option(given: str) -> MaskRequirement:
+    """Return what ``hides``, ``keeps`` or ``additive`` demands, perhaps in one shape only."""
+    meaning, _, shape = given.partition(":")
+    known = [axes for axes in SHAPES if _plain(axes_text(axes)) == _plain(shape)]
+    if shape and not known:
+        shapes = " ".join(axes_text(axes) for axes in SHAPES)
+        raise TargetError(f"got a mask of shape {shape}, but should be one of {shapes}.")
+    only = known[0] if shape else ()
+    hides = {"hides": True, "keeps": False}.get(meaning)
+    return MaskRequirement(hides, (only,) if only else SHAPES, only, added=meaning == "additive")
+
+
+def by_torchs_name(convention: Convention, name: str) -> MaskRequirement:
+    """Return what a target promises by a parameter of torch.nn.MultiheadAttention's name."""
+    if convention.convention == "sdpa" and name == "attn_mask":
+        return MaskRequirement(False, (("L", "S"), ("N", "H", "L", "S")))
+    if name == "key_padding_mask":
+        return MaskRequirement(True, (("N", "S"), ("S",)))
+    if name == "attn_mask" and _is_torchs(convention):
+        return MaskRequirement(True, (("L", "S"), ("NH", "L", "S")))
+    return MaskRequirement()
+
+
+def _plain(shape: str) -> str:
+    return shape.replace(" ", "").strip("(),").upper()
+
+
+def _is_torchs(convention: Convention) -> bool:
+    """Whether the call has the names of torch.nn.MultiheadAttention's: not those of sdpa."""
+    names = [p.name for p in convention.parameters if p.of == "call"]
+    if TORCH_COMPANIONS & set(names):
+        return True
+    if not isinstance(convention.subject, type):  # sdpa is a function of query, key, value too
+        return False
+    return tuple(names[:3]) == TORCH_ROWS and "is_causal" not in names
