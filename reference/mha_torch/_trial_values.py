@@ -93,6 +93,26 @@ def key_value_lengths() -> Evidence:
     return Evidence(refused == 1, numbers)
 
 
+def mask_dtype() -> Evidence:
+    """Give rows of float64 and a mask of float32, all 0, to the flash and the math kernel.
+
+    From 16 rows on the flash kernel answers otherwise than without that mask, and says nothing.
+    """
+    rng = np.random.default_rng(6)
+    numbers = {}
+    for rows in (15, 16):
+        arrays = [torch.from_numpy(rng.standard_normal((1, 2, rows, 8))) for _ in range(3)]
+        mask = torch.zeros(rows, rows, dtype=torch.float32)
+        for kernel in (_kernels.FLASH, _kernels.MATH):
+            with _kernels.forced(kernel):
+                with_mask, without = torch_sdpa(*arrays, attn_mask=mask), torch_sdpa(*arrays)
+            name = "flash" if kernel is _kernels.FLASH else "math"
+            numbers[f"{name}, {rows} rows: difference from no mask"] = largest_difference(
+                with_mask.numpy(), without.numpy()
+            )
+    return Evidence(max(numbers.values()) > 1e-6, numbers)
+
+
 def dropped_weights() -> Evidence:
     """Ask for the weights in train() with dropout 0.5, and sum the rows."""
     module = nn.MultiheadAttention(6, 2, dropout=0.5, batch_first=True)

@@ -220,6 +220,13 @@ FINDINGS = (
         _pytorch(193728),
     ),
     Finding(
+        "mask-dtype",
+        "A float32 mask beside float64 rows: the flash kernel answers wrongly from 16 rows on",
+        "a mask of zeros for 15 and for 16 rows, F.scaled_dot_product_attention",
+        KERNELS,
+        values.mask_dtype,
+    ),
+    Finding(
         "dropped-weights",
         "The returned weights are those after dropout: their rows do not sum to 1",
         "train() with dropout 0.5",

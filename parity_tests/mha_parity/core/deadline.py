@@ -14,8 +14,10 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         """Start now."""
+        self._read_at = time.perf_counter()
+        self._clock = self._read_at + CLOCK * seconds
         self._processor = time.thread_time() + seconds
-        self._clock = time.perf_counter() + CLOCK * seconds
+        self._left_then = seconds
 
     @property
     def left(self) -> float:
@@ -24,5 +26,13 @@ class Deadline:
         return min(self._processor - time.thread_time(), by_clock)
 
     def running(self, reserve: float = 0.0) -> bool:
-        """Return whether more than ``reserve`` seconds are left."""
-        return self.left > reserve
+        """Return whether more than ``reserve`` seconds are left.
+
+        No more processor time has passed since it was last read than by the clock, which is read
+        without a system call.
+        """
+        now = time.perf_counter()
+        if self._left_then - (now - self._read_at) > reserve:
+            return True
+        self._read_at, self._left_then = now, self.left
+        return self._left_then > reserve

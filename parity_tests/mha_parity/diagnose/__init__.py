@@ -153,7 +153,8 @@ class _Session:
             return by_size
         causes = self.measurements.causes
         confirmed = self.confirmed(fits)  # each of two bugs alone is contradicted
-        both = [f for f in self.combined(every, fits, failing) if f.share >= MIN_CONFIDENT_SHARE]
+        combined = self.combined(every, fits, failing, alone=bool(causes))
+        both = [f for f in combined if f.share >= MIN_CONFIDENT_SHARE]
         if both:
             return self.diagnoses(both)
         nearly = [
@@ -217,21 +218,35 @@ class _Session:
         )
 
     def combined(
-        self, every: list[Hypothesis], fits: list[Fit], failing: list[Observation]
+        self,
+        every: list[Hypothesis],
+        fits: list[Fit],
+        failing: list[Observation],
+        *,
+        alone: bool = False,
     ) -> list[Fit]:
-        """Return two bugs at once that nothing speaks against, if any do."""
+        """Return two bugs at once that nothing speaks against, if any do.
+
+        One of the two explains some failures ``alone``, where the experiments understood a cause.
+        """
         partial = [f.hypothesis for f in fits[:PAIRED]]
         unexplained = [each for each in failing if not any(each.matches(h.kind) for h in partial)]
         first = (unexplained or failing)[0]
-        found = list(self._pairs(every, first, partial))
+        found = list(self._pairs(every, first, partial, alone=alone))
         return [f for f in self.weighed(found) if f.sole and f.share >= LEAST_SHARE]
 
     def _pairs(
-        self, every: list[Hypothesis], first: Observation, partial: list[Hypothesis]
+        self,
+        every: list[Hypothesis],
+        first: Observation,
+        partial: list[Hypothesis],
+        *,
+        alone: bool,
     ) -> list[Hypothesis]:
         """Return pairs that no observation contradicts."""
         in_time = has_time_for_pair(self.running)
-        for fixed in (partial, ()) if partial else ((),):
+        ways: list[Sequence[Hypothesis]] = [partial] if partial else []
+        for fixed in ways if alone else [*ways, ()]:
             pairs = hypotheses.bug_pairs(every, first, fixed, in_time)
             found = [h for h in pairs if not any(o.contradicts(h.kind) for o in self.seen)]
             if found:

@@ -84,9 +84,13 @@ def capped(failing: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
     Where an answer to another dtype fails, or one to float64 is wrong in float32 too, nothing; nor
     where their errors, in units of what float32 is allowed, are nearer to the digits of float64.
     """
-    errors = [_error_in(INSIDE, *each) for each in failing]
-    right = [error for error in errors if error is not None]
-    if not errors or len(right) < len(errors) or np.median(right) < BETWEEN:
+    errors: list[float] = []
+    for each in failing:
+        error = _error_in(INSIDE, *each)
+        if error is None:
+            return ()
+        errors.append(error)
+    if not errors or np.median(errors) < BETWEEN:
         return ()
     bug = catalogue()["f64-capped-at-f32"]
     return (

@@ -161,6 +161,14 @@ def test_key_and_value_lengths_may_differ_in_the_flash_kernel() -> None:
 
 
 @measured_on_2_13
+def test_a_mask_of_fewer_digits_is_misread_in_the_flash_kernel_alone() -> None:
+    """Zeros of float32 beside rows of float64 change its answer, from 16 rows on."""
+    flash_15, math_15, flash_16, math_16 = values.mask_dtype().numbers.values()
+    assert max(flash_15, math_15, math_16) < 100 * 2**-52
+    assert flash_16 > 0.1
+
+
+@measured_on_2_13
 def test_row_of_minus_1e9_is_uniform_or_unmasked() -> None:
     """Uniform to float32's roundoff, unmasked to what 1e9 leaves of a float64 logit."""
     uniform, unmasked, nan = masks.sentinel_row().numbers.values()

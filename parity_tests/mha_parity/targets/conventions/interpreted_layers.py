@@ -86,9 +86,13 @@ class InterpretedLayers(InstanceCalls):
             layer = self._new_with_biases(construction, sizes, more)
         except CandidateError as error:
             raise _refusal(error) from error
+        by_method = self.uses_method and self._taker is not None
+        if not by_method:  # first: what is replaced need not be converted
+            self.load(layer, problem, arguments)
         if self.library.name == "torch" and is_module(layer):
             move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
-        self.load(layer, problem, arguments)
+        if by_method:
+            self.load(layer, problem, arguments)
         return layer
 
     def _new_with_biases(

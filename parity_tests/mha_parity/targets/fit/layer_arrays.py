@@ -112,8 +112,7 @@ def _items(holder: Any) -> list[tuple[str, Any]]:
 def set_array(layer: Any, path: str, value: Any) -> None:
     """Set one array of a layer, wherever it keeps it."""
     if is_module(layer):
-        held = layer.get_parameter(path)
-        held.data = value.to(held.dtype) if held.dtype != value.dtype else value
+        layer.get_parameter(path).data = value
         return
     old = _held(layer, path.split("."))
     for each in {path, *(at for at, held in _arrays(layer, "", DEPTH) if held is old)}:
