@@ -381,3 +381,28 @@ class OfNestedWords(Layer):
         given = config["attention"]
         super().__init__(given["heads"] * given["d_key"], given["heads"])
         assert given["d_model"] == given["heads"] * given["d_value"]
+
+
+class OfContextSize(Layer):
+    """Right, and causal: the size of its context is the length of the longest sequence."""
+
+    def __init__(self, embed_dim, num_heads, context_size):
+        super().__init__(embed_dim, num_heads)
+        self.register_buffer("later", torch.ones(context_size, context_size).triu(1).bool())
+
+    def _mixed(self, q, k, v):
+        rows = q.shape[2]
+        scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(self.later[:rows, :rows], -torch.inf)
+        return scores.softmax(-1) @ v
+
+
+class OfContextWidth(Layer):
+    """Right: the size of its context is the width of the rows of keys and values."""
+
+    def __init__(self, embed_dim, num_heads, context_size):
+        super().__init__(embed_dim, num_heads)
+        self.k_proj, self.v_proj = (nn.Linear(context_size, embed_dim) for _ in range(2))
+
+    def forward(self, x, context):
+        """Return (N, L, E)."""
+        return self.out_proj(self._mixed(*self._heads(x, context, context)).transpose(1, 2).flatten(2))

@@ -120,10 +120,15 @@ def test_a_required_mask_of_torchs_name_has_torchs_meaning() -> None:
     assert not any("could not be called" in note for note in verdict.notes)
 
 
-@pytest.mark.parametrize("name", ["OfArrays", "OfNormalHeads", "OfNestedWords"])
+@pytest.mark.parametrize(
+    "name", ["OfArrays", "OfNormalHeads", "OfNestedWords", "OfContextSize", "OfContextWidth"]
+)
 def test_words_are_read_as_people_use_them(name: str) -> None:
-    """`bq` is an array beside `Wq`, `LinearNormal` no norm, and `d_key` the width of a head."""
-    verdict = checked(name)
+    """`bq` is an array beside `Wq`, `LinearNormal` no norm, and `d_key` the width of a head.
+
+    A `context_size` is that of a sequence or of a row, as the calls show.
+    """
+    verdict = checked(name, cases=100)
     assert Outcome.PASS is verdict.outcome, verdict.sentence
 
 

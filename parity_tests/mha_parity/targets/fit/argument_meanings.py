@@ -58,7 +58,9 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^n$", ("width", "heads")),
     (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),
     (r"^(attn|attention)_dim$", ("width", "axis")),
-    (r"^(ctx|context)_?(dim|width|size|channels?|features?|emb\w*)$", ("width",)),
+    (r"^(ctx|context)_?(dim|width|channels?|features?|emb\w*)$", ("width",)),
+    # Of a sequence, or of the rows that keys and values are made of.
+    (r"^(ctx|context)_?size$", ("length", "width")),
     ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block_?size|n_?pos|position_emb|window"
       r"|seq|^t$|^(n|num|nb)_?(patch|token)(es|s)?$"), ("length",)),
     (r"^context$", ("length", "width")),
