@@ -55,6 +55,7 @@ SETS = (
     "500 cases, on a loaded machine",
     "500 cases, on a loaded machine",
     "500 cases, on a loaded machine",
+    "500 cases, on a loaded machine",
 )
 COLUMNS = "| attentions | red | named or described | vague | misleading | found after mending |"
 
