@@ -147,6 +147,23 @@ def with_weights_of(problem: Problem, earlier: Problem) -> Problem:
     return problem.replace(**{name: getattr(earlier, name) for name in WEIGHTS})
 
 
+def with_more_keys(problem: Problem, other: Problem) -> Problem | None:
+    """Return the problem with the keys and values of another behind its own, of as many queries.
+
+    None where masks hide some of them.
+    """
+    if any(getattr(problem, name) is not None for name in MASKS):
+        return None
+    alike = problem.key is problem.value
+    key, value = (
+        np.concatenate((getattr(problem, name), getattr(other, name)), axis=1)
+        for name in ("key", "value")
+    )
+    inputs = "cross" if problem.case.inputs == "self" else problem.case.inputs
+    case = problem.case.replace(inputs=inputs, keys=key.shape[1])
+    return problem.replace(key=key, value=key if alike else value, case=case)
+
+
 def after_keys_of(problem: Problem, earlier: Problem) -> Problem | None:
     """Return the problem with the keys and values of an earlier one before its own.
 

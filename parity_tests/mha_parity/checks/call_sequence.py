@@ -1,8 +1,9 @@
 """Calls of one object after each other, and the answers of new objects to the same problems.
 
-First the shorter, then the longer problem, wider heads where there are no weights, other rows of
-its shapes, other masks, none, the shorter again; then the same in evaluation mode and without
-autograd, as inference runs. One sample after several is a sequence of its own.
+First the shorter, then the longer problem, wider heads where there are no weights, more keys where
+L = S alone is judged, other rows of its shapes, other masks, none, the shorter again; then the same
+in evaluation mode and without autograd, as inference runs. One sample after several is a sequence
+of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.checks import altered_problems as altered
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
+from mha_parity.core.features import UNLIKE_LENGTHS
 from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
+from mha_parity.targets.conventions.self_causal import UNEQUAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,6 +98,19 @@ class CallSequence:
         ]
 
     @cached_property
+    def longer(self) -> list[Step]:
+        """The call with twice the keys, where a causal rule of its own is judged at L = S alone.
+
+        New objects answer it by that rule, whatever it is; what is kept of it changes later calls.
+        """
+        reasons = self.bound.reasons
+        reason = reasons.get(UNLIKE_LENGTHS) or reasons.get(("inputs", "cross"), "")
+        more = altered.with_more_keys(self.this.problem, self.other.problem)
+        if more is None or not reason.startswith(UNEQUAL):
+            return []
+        return [Step(more, f"a problem of {more.case.queries} queries and {more.case.keys} keys")]
+
+    @cached_property
     def single(self) -> list[Step]:
         """The call with the first sample alone: what is kept by lengths may have another batch."""
         one = altered.first_sample(self.other.problem)
@@ -132,7 +148,7 @@ class CallSequence:
             )
             if each is not None
         ]
-        called = [*self.half, self.this, *self.wide, self.other, *masks, *self.half]
+        called = [*self.half, self.this, *self.wide, *self.longer, self.other, *masks, *self.half]
         called += [self.this._replace(mode=mode) for mode in self.modes[:-1]]
         for mode in self.modes[-1:]:  # of inference: lengths and values change in it as well
             again = (*self.half, self.this, self.other, *self.half)

@@ -19,3 +19,12 @@ def test_a_mask_kept_for_the_samples_of_a_call_fails() -> None:
     assert Outcome.FAIL == verdict.outcome, verdict.sentence
     messages = [each.check_result.detail for each in verdict.failures]
     assert any("a problem of one sample" in each for each in messages), messages
+
+
+def test_a_rule_that_is_judged_at_equal_lengths_is_asked_at_others_between() -> None:
+    """What is kept of a call with more keys than queries changes the answers after it."""
+    assert Outcome.PASS == judged("LastRows").outcome
+    verdict = judged("LastRowsOfTheLargest")
+    assert Outcome.FAIL == verdict.outcome, verdict.sentence
+    messages = [each.check_result.detail for each in verdict.failures]
+    assert any("10 queries and 20 keys" in each for each in messages), messages
