@@ -19,6 +19,11 @@ SAID = {
     "added to the scores": None,
     "1 for valid positions / 0 for padding": None,
     "1 \u8868\u793a valid\uff0c0 \u8868\u793a padding": False,
+    "True for tokens that aren't masked": False,
+    "True for non-padding tokens": False,
+    "True where the token != PAD": False,
+    "True for all tokens except padding": False,
+    "True where the key won\u2019t be attended": True,
 }
 
 
@@ -99,7 +104,10 @@ def test_a_mask_that_is_understood_of_one_sample_alone_is_untried() -> None:
         ("mask: (B * H, Lq, Lk)", [("NH", "L", "S")]),
         ("x: (B, L, E); mask: (n, h, l, s), True keeps", [("N", "H", "L", "S")]),
         ("x: (B, L, E), mask (b, heads, t, t).", [("N", "H", "L", "S")]),
-        ("mask: (n, n)", []),
+        ("mask: (n, n)", [("L", "S")]),
+        ("mask: (b, n, n), viewed as (b, 1, n, n)", [("N", "L", "S")]),
+        ("mask: (b, s, 1) or [num_queries, num_keys]", [("N", "S", "1"), ("L", "S")]),
+        ("mask: (b, n, n), weights: (b, h, n, n)", [("N", "L", "S")]),
         ("mask: (B, L, E)", []),
         ("other: (B, L, L)", []),
     ],

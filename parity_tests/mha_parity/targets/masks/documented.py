@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 _VALUE = re.compile(
     r"(?<![\w.])(?:(0|false|zeros?)|(1|true|ones?|non-?zeros?))(?![\w.])", re.IGNORECASE
 )
-_NOT = re.compile(r"\b(not|no|never|cannot|without|n't|don't|doesn't|shouldn't)\b", re.IGNORECASE)
+_NOT = re.compile(
+    r"\b(not|no|never|cannot|without|except|unless|other than|but|outside|neither|nothing)\b"
+    r"|\w+n['\u2019]t\b|\bnon(?=-?[a-z])|!=",
+    re.IGNORECASE,
+)
 # `mask` is a verb in "0 = mask", and a noun in "mask[i, j]" and "a mask where".
 _HIDES = re.compile(
     r"\b(mask(?!\s*(\[|[=!]=|is\b|of\b|with\b|where\b|tensor|values?\b|that\b))(s|ed|ing)?"
@@ -47,8 +51,11 @@ _INTEGERS = re.compile(
 )
 _ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
 _BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
-_TYPE = re.compile(r"\bbool\w*", re.IGNORECASE)
-_FLOATS = re.compile(r"\b(float\w*|additive|added|adds|bias\w*)\b|-\s*inf", re.IGNORECASE)
+_TYPE = re.compile(r"(?<!no )(?<!not )(?<!non-)\bbool\w*", re.IGNORECASE)
+_FLOATS = re.compile(
+    r"\b(float\w*|additive|add(s|ed)?|bias\w*|negative|finfo)\b|-\s*(inf|\u221e)|\d\.?e\+?\d",
+    re.IGNORECASE,
+)
 # Full-width punctuation stands in documentation of East Asian languages.
 _CLAUSE = re.compile(
     r"[;,]\s|[\uff0c\uff1b\u3001\u3002]|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s"
@@ -58,16 +65,29 @@ _ENTRY = (
     r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*"
     r"\s*(?P<type>\((?:[^()\n]|\([^()\n]*\))*\))?\s*[:=]"
 )
-# One within a line, behind what is said of another: up to the end of its sentence.
-_ENTRY_IN_LINE = r"(?<=[;.,]\s)[`*]*{name}[`*]*(?:\s*[:=]|\s(?=bool|[(\[]|broadcast))([^;\n]*)"
+# One within a line, behind what is said of another: up to the end of its sentence, or the next one.
+_ENTRY_IN_LINE = (
+    r"(?<=[;.,]\s)[`*]*{name}[`*]*(?:\s*[:=]|\s(?=bool|[(\[]|broadcast))"
+    r"([^;\n]*?)(?=[;\n]|\.\s|,\s[`*]*\w+[`*]*\s*:\s|$)"
+)
 _TUPLE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+# What stands between two shapes of which either is taken.
+_OR = re.compile(
+    r"\s*(,|/|or|and)+\s*(or|a|of|shape|broadcastable|broadcasts|to|\s)*", re.IGNORECASE
+)
 # Axes by their words; the last lengths are those of keys, others those of queries.
 _AXES = (
     ("1", re.compile("1")),
     ("NH", re.compile(rf"{SAMPLES}\s*\*\s*{HEADS}|n\s*\*\s*h", re.IGNORECASE)),
-    ("N", re.compile(rf"{SAMPLES}|n", re.IGNORECASE)),
+    ("N", re.compile(SAMPLES, re.IGNORECASE)),
     ("H", re.compile(HEADS, re.IGNORECASE)),
-    ("L", re.compile(rf"{ROWS}|[lts]_?[qk]|[qk]", re.IGNORECASE)),
+    (
+        "L",
+        re.compile(
+            rf"{ROWS}|[lts]_?[qk]|[qk]|(?:n|num)_?(?:[qkls]|queries|keys)|(?:from|to)_?seq\w*",
+            re.IGNORECASE,
+        ),
+    ),
 )
 # What is said of several masks at once.
 _ALL_MASKS = re.compile(r"\b(?:both|all|each|two)\b[^.]*\bmasks\b[^.]*(?=\.|$)", re.IGNORECASE)
@@ -145,22 +165,38 @@ def without_floats(
 
 
 def documented_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
-    """Return the shapes that the documentation says of a mask, as far as its words are known."""
+    """Return the shapes that the documentation says of a mask, as far as its words are known.
+
+    The first one, and those that follow it behind an "or".
+    """
     texts = (inspect.getdoc(each) or "" for each in (entry, subject))
     said = " ".join(_said(text, name) for text in texts)
-    found = (_axes(each[1].split(",")) for each in _TUPLE.finditer(said))
+    found: list[Axes] = []
+    end = 0
+    for each in _TUPLE.finditer(said):
+        if found and not _OR.fullmatch(said[end : each.start()]):
+            break
+        if axes := _axes(each[1]):
+            found.append(axes)
+            end = each.end()
     return tuple(dict.fromkeys(axes for axes in found if axes in SHAPES))
 
 
-def _axes(words: list[str]) -> Axes:
-    """Return the axes that words stand for, () where one is unknown."""
-    found = [
-        next((axis for axis, known in _AXES if known.fullmatch(word.strip())), "") for word in words
-    ]
+def _axes(text: str) -> Axes:
+    """Return the axes that the words of a tuple stand for, () where one is unknown.
+
+    Of (n, h, l, s) n is samples, of (b, n, n) and (n, n) rows.
+    """
+    words = [word.strip().lower() for word in text.removesuffix(",").split(",")]
+    found = [next((axis for axis, known in _AXES if known.fullmatch(word)), "") for word in words]
+    of_samples = words[0] == "n" and words.count("n") == 1
+    found = [axis or {"n": "L"}.get(word, "") for axis, word in zip(found, words, strict=True)]
+    if of_samples:
+        found[0] = "N"
     if not all(found):
         return ()
-    if found[-1] == "L":
-        found[-1] = "S"
+    if "L" in found:  # the last of them is that of keys
+        found[len(found) - 1 - found[::-1].index("L")] = "S"
     return tuple(found)
 
 

@@ -107,7 +107,7 @@ def _found(
         asked = requirement(convention, parameter)
         result = search(experiments, parameter, asked)
         if parameter.name not in convention.mask_meanings:
-            result = without_floats(subject, entry, result, asked.hides)
+            result = without_floats(subject, entry, result, asked.said)
         return with_documented_integers(subject, entry, square, result)
 
     results = tuple(found(each) for each in wanted)
@@ -206,14 +206,18 @@ def _leave_out_single_samples(
     Numbers of keys may be those of one sample by their meaning.
     """
     batched = [found for layout, found in by_layout.items() if layout != "unbatched"]
-    single = [taken for each in by_layout.get("unbatched", ()) for taken in each.taken]
-    numbers = bool(single) and all(each.kind == LENGTHS for each in single)
-    if not batched or numbers or any(each.taken for found in batched for each in found):
-        return
-    for each in by_layout.pop("unbatched", ()):
-        if each.taken:
-            reason = f"`{each.parameter.name}` is understood of one sample alone"
-            convention.untried[each.parameter.key] = reason
+    known = {each.parameter.key for found in batched for each in found if each.taken}
+
+    def left(each: MaskSearchResult) -> MaskSearchResult:
+        numbers = all(taken.kind == LENGTHS for taken in each.taken)
+        if not batched or numbers or each.parameter.key in known:
+            return each
+        reason = f"`{each.parameter.name}` is understood of one sample alone"
+        convention.untried[each.parameter.key] = reason
+        return replace(each, taken=(), reason=reason)
+
+    if "unbatched" in by_layout:
+        by_layout["unbatched"] = tuple(left(each) for each in by_layout["unbatched"])
 
 
 def _say_meanings(

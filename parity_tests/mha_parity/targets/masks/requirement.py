@@ -33,7 +33,8 @@ class MaskRequirement:
     although the mask has no effect there (torch's own), () where the experiment alone decides.
     ``added``: floats that are added are demanded, by option or by the name of a bias. ``certain``:
     only what fits exactly counts, since the name does not say that it is a mask. ``documented``:
-    the shapes that the target documents, which are judged where its calls take them.
+    the shapes that the target documents, which are judged where its calls take them. ``otherwise``:
+    whether True hides by what it says of a boolean mask, where trials show no meaning of one.
     """
 
     hides: bool | None = None
@@ -42,11 +43,17 @@ class MaskRequirement:
     added: bool = False
     certain: bool = False
     documented: tuple[Axes, ...] = ()
+    otherwise: bool | None = None
 
     @property
     def promised(self) -> tuple[Axes, ...]:
         """The shapes that are judged whatever a mask does in them."""
         return (*self.shapes, *self.documented)
+
+    @property
+    def said(self) -> bool | None:
+        """Whether True hides where trials show nothing: as demanded, or as documented."""
+        return self.otherwise if self.hides is None else self.hides
 
 
 def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement:
@@ -58,24 +65,22 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
         return MaskRequirement(hides=True)
     if parameter.role is Role.SCORE_BIAS:
         return MaskRequirement(added=True)
-    name = parameter.name
-    documented = documented_shapes(convention.subject, convention.entry(), name)
-    found = by_documentation(convention, name)
-    # A name that says nothing is that of a mask where its meaning and its shape are documented.
-    if parameter.role is Role.OTHER and not (found and documented):
+    subject, entry, name = convention.subject, convention.entry(), parameter.name
+    shapes = documented_shapes(subject, entry, name)
+    booleans = documents_booleans(subject, entry, name)
+    # A name that says nothing is that of a mask where its type and its shape are documented.
+    if parameter.role is Role.OTHER and not (booleans and shapes):
         return MaskRequirement(certain=True)
-    return replace(found or by_torchs_name(convention, name), documented=documented)
+    found = by_documentation(convention, name) or by_torchs_name(convention, name)
+    otherwise = documented_hides(subject, entry, name) if booleans else None
+    return replace(found, documented=shapes, otherwise=otherwise)
 
 
 def by_documentation(convention: Convention, name: str) -> MaskRequirement | None:
-    """Return what a target documents of a mask, where torch's name does not say the same.
-
-    One clause says it of a boolean mask, or where torch's name says the opposite.
-    """
-    subject, entry = convention.subject, convention.entry()
+    """Return what a target documents of a mask, where torch's name does not say the same."""
     named = by_torchs_name(convention, name)
-    sure = named.hides is not None or documents_booleans(subject, entry, name)
-    said = documented_hides(subject, entry, name, clauses=1 if sure else 2)
+    clauses = 2 if named.hides is None else 1
+    said = documented_hides(convention.subject, convention.entry(), name, clauses=clauses)
     if said is None or said == named.hides:
         return None
     return MaskRequirement(said, named.shapes[:1])

@@ -279,7 +279,9 @@ class _Search:
         found = _of_one_meaning([taken for axes in shapes for taken in self._of_shape(axes)])
         self._three_axes = next((t.axes for t in found if self._reads_heads_as(t)), ())
         demanded = [
-            each for each in self._demanded() if not self._three_axes or each.axes != TORCH_HEADS
+            each
+            for each in self._demanded(found)
+            if not self._three_axes or each.axes != TORCH_HEADS
         ]
         if any(taken.fit >= EXACT for taken in found):
             own = {each.axes for each in demanded}
@@ -325,10 +327,16 @@ class _Search:
         last = self._experiment.problem.case.layout == "sequence_first" and not self._asked.certain
         return (*SHAPES, *SAMPLES_LAST) if last else SHAPES
 
-    def _demanded(self) -> list[MaskFormat]:
-        """Return the promised shapes of a mask that is ignored: the cases show that it is."""
-        hides, promised = self._asked.hides, self._asked.promised
-        return [MaskFormat(axes, "bool", hides, 0.0) for axes in promised if hides is not None]
+    def _demanded(self, found: list[MaskFormat]) -> list[MaskFormat]:
+        """Return the promised shapes of a mask that is ignored: the cases show that it is.
+
+        Those of a documentation alone, where nothing has the effect of a mask.
+        """
+        asked = self._asked
+        if asked.hides is None and (found or asked.said is None):
+            return []
+        promised = asked.documented if asked.hides is None else asked.promised
+        return [MaskFormat(axes, "bool", bool(asked.said), 0.0) for axes in promised]
 
     def _of_shape(self, axes: Axes) -> list[MaskFormat]:
         """Return the kinds of values that are taken in one shape."""
