@@ -221,3 +221,72 @@ def weighted_by_floats(q, k, v, mask=None):
     q (B, H, L, D), k and v (B, H, S, D); mask: float, (B, H, L, S), added to the scores
     """
     return weighted(q, k, v, mask)
+
+
+class OneForEachSampleRequired(OneForEachSample):
+    """Wrong likewise, of a mask that is required and of which nothing is said."""
+
+    def forward(self, x, keep_mask):
+        """Return (N, L, E)."""
+        return super().forward(x, keep_mask)
+
+
+class WithPadding(OneForEachSample):
+    """Wrong likewise, next to a mask that is right."""
+
+    def forward(self, x, keep=None, key_padding_mask=None):
+        """Return (N, L, E)."""
+        hidden = None if keep is None else self.each_head(~keep)
+        return self.mha(x, x, x, key_padding_mask, False, hidden)[0]
+
+
+def weighted_by_large_numbers(q, k, v, mask=None):
+    """Right: what hides is added, and no boolean.
+
+    q (B, H, L, D), k and v (B, H, S, D)
+    mask: (B, 1, L, S), 0 keeps a key, a large negative number hides it (no boolean mask)
+    """
+    return weighted(q, k, v, mask)
+
+
+class Described(_Layer):
+    """Right, of a mask that is said in words that could be misread."""
+
+    hides = False
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E).
+
+        mask: (B, L) bool, True from the first token to where the padding starts
+        """
+        hidden = None if mask is None else mask if self.hides else ~mask
+        return self.attend(x, x, x, None if hidden is None else hidden[:, None, None])
+
+
+class DescribedByPurpose(Described):
+    """Right likewise."""
+
+    hides = True
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E).
+
+        mask: bool, (B, L), True so that nobody attends to a token, say one behind the last
+        """
+        return super().forward(x, mask)
+
+
+class Gated(_Layer):
+    """Right without its gate, which is no mask of the scores."""
+
+    def forward(self, x, gate=None):
+        """Return (N, L, E).
+
+        gate: (B, H, L, L) multiplies the weights after the softmax: 1 keeps a weight, 0 drops it
+        """
+        q, k, v = (
+            linear(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for linear in (self.query, self.key, self.value)
+        )
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return self.proj(((weights if gate is None else weights * gate) @ v).transpose(1, 2).flatten(2))

@@ -75,8 +75,14 @@ def test_masks_of_other_names_and_of_a_constructor(name: str, outcome: Outcome) 
         ("OneForEachSample", Outcome.FAIL),
         ("OneForEachSampleInOrder", Outcome.PASS),
         ("OneForEachSampleUnsaid", Outcome.INCONCLUSIVE),
+        ("OneForEachSampleRequired", Outcome.FAIL),
+        ("WithPadding", Outcome.INCONCLUSIVE),
         ("weighted", Outcome.FAIL),
         ("weighted_by_floats", Outcome.PASS),
+        ("weighted_by_large_numbers", Outcome.PASS),
+        ("Described", Outcome.PASS),
+        ("DescribedByPurpose", Outcome.PASS),
+        ("Gated", Outcome.PASS),
     ],
 )
 def test_a_documented_shape_and_type_are_judged(name: str, outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ from mha_parity.targets.conventions.from_torch import torch_taker
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings, whole_windows
 from mha_parity.targets.fit.build import plain_lists
+from mha_parity.targets.fit.fillers import FILLERS
 from mha_parity.targets.fit.roles import is_no_input, may_be_keys
 from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search, trial_problem
 from mha_parity.targets.fit.weight_arguments import weight_readings
@@ -77,7 +78,9 @@ def with_samples(fit: InterpretationResult, search: Search) -> InterpretationRes
     """
     how = fit.interpretation
     usual = replace(how, layout="batch_first", arrangement="rows")
-    if fit.exact or how == usual or not how.parts:
+    if fit.exact:
+        return _with_a_mask_of_samples(fit, usual, search)
+    if how == usual or not how.parts:
         return fit
     problem = trial_problem(usual, "self", search.dtype, search.base)
     rows = problem.query.copy()
@@ -89,6 +92,22 @@ def with_samples(fit: InterpretationResult, search: Search) -> InterpretationRes
         return fit
     alone = first.shape == problem.output_shape and np.array_equal(first[0], other[0])
     return search.tried(usual) if alone else fit
+
+
+def _with_a_mask_of_samples(
+    fit: InterpretationResult, usual: Interpretation, search: Search
+) -> InterpretationResult:
+    """Return the fit of one sample as one of several, where a required mask has a shape for that.
+
+    Judged of one sample alone, a mask that reaches other samples or heads would not be seen.
+    """
+    if fit.interpretation.layout != "unbatched" or not usual.roles.none:
+        return fit
+    for filler in FILLERS:
+        found = search.tried(replace(usual, roles=replace(usual.roles, filler=filler)))
+        if found.exact:
+            return found
+    return fit
 
 
 def with_keys(
