@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import flax.linen
 import haiku
 import jax
@@ -159,3 +161,24 @@ class OfNnxTwice(OfNnx):
     """Takes the scores twice."""
 
     factor = 2.0
+
+
+@dataclasses.dataclass
+class Config:
+    """The sizes of a layer."""
+
+    n_embd: int = 8
+    n_head: int = 2
+
+
+class OfConfig(flax.linen.Module):
+    """Right; its number of heads stands in a configuration."""
+
+    config: Config
+
+    @flax.linen.compact
+    def __call__(self, x):
+        """Return (N, L, E)."""
+        rows = flax.linen.Dense(3 * self.config.n_embd, name="c_attn")(x)
+        mixed = attend(*jnp.split(rows, 3, axis=-1), self.config.n_head)
+        return flax.linen.Dense(self.config.n_embd, name="c_proj")(mixed)

@@ -7,6 +7,7 @@ What stands for it has a constructor and a call of the same signatures, and keep
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import sys
 from functools import partial
@@ -46,10 +47,9 @@ class HoldsParameters:
         self.calls = 0  # of which each draws its own random numbers
 
     def arguments(self) -> tuple[tuple[str, str], ...]:
-        """Return what the module is built with; of an object its type: its sizes are known."""
+        """Return what the module is built with; of an object its type and its attributes."""
         given = (*enumerate(self.make.args), *self.make.keywords.items())
-        said = ((name, each if isinstance(each, PLAIN) else type(each)) for name, each in given)
-        return tuple((str(name), repr(each)) for name, each in said)
+        return tuple((str(name), _described(each)) for name, each in given)
 
     def key(self) -> Any:
         """Return a key of random numbers that no earlier call had."""
@@ -159,6 +159,22 @@ class OfHaiku(HoldsParameters):
         for step in path:
             place = place[step]
         return {name: each for name, each in place.items() if not isinstance(each, dict)}
+
+
+def _described(value: Any, depth: int = 3) -> str:
+    """Return a text that is equal for arguments of equal numbers: of an object by its attributes.
+
+    What is deeper within is told by its identity: a program is then compiled once more.
+    """
+    if isinstance(value, PLAIN) or callable(value):
+        return repr(value)
+    held = value if isinstance(value, dict) else getattr(value, "__dict__", None)
+    if dataclasses.is_dataclass(value):
+        held = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    if held is None or not depth:
+        return f"{type(value)} {id(value)}"
+    items = (f"{name}: {_described(each, depth - 1)}" for name, each in held.items())
+    return f"{type(value)} {{{', '.join(items)}}}"
 
 
 def _zeros(shapes: Mapping[str, Any]) -> dict[str, Any]:

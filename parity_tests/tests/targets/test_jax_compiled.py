@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.case import parse
+from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.calls import Call, as_they_stand
 from mha_parity.targets.conventions.jax_compiled import CompiledCalls
+from mha_parity.targets.load import load
+from subject_checks import SUBJECTS
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -76,3 +81,16 @@ def test_calls_that_are_compared_are_all_made_as_they_stand() -> None:
     call.make()
     call.make()
     assert 3 == function.times
+
+
+@pytest.mark.skipif(
+    find_spec("flax") is None, reason="flax is not installed; make test-frameworks does"
+)
+def test_layers_of_other_heads_have_programs_of_their_own() -> None:
+    """Their arrays are of one shape: only a configuration says that one has more heads."""
+    bound = bind(load(f"{SUBJECTS}/functional_layers.py:OfConfig"))
+    for text in ("mha-N2-L5-S5-H3-D4-float32-s1", "mha-N2-L5-S5-H4-D3-float32-s1"):
+        problem = make_problem(parse(text))
+        compiled = bound(problem).output
+        with as_they_stand(on=True):
+            np.testing.assert_allclose(bound(problem).output, compiled, rtol=1e-5, atol=1e-6)
