@@ -164,7 +164,7 @@ class OfHaiku(HoldsParameters):
 def _described(value: Any, depth: int = 3) -> str:
     """Return a text that is equal for arguments of equal numbers: of an object by its attributes.
 
-    What is deeper within is told by its identity: a program is then compiled once more.
+    What is deeper within counts by its identity: a program is then compiled once more.
     """
     if isinstance(value, PLAIN) or callable(value):
         return repr(value)
