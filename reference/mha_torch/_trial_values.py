@@ -101,11 +101,11 @@ def mask_dtype() -> Evidence:
     rng = np.random.default_rng(6)
     numbers = {}
     for rows in (15, 16):
-        arrays = [torch.from_numpy(rng.standard_normal((1, 2, rows, 8))) for _ in range(3)]
+        q, k, v = (torch.from_numpy(rng.standard_normal((1, 2, rows, 8))) for _ in range(3))
         mask = torch.zeros(rows, rows, dtype=torch.float32)
         for kernel in (_kernels.FLASH, _kernels.MATH):
             with _kernels.forced(kernel):
-                with_mask, without = torch_sdpa(*arrays, attn_mask=mask), torch_sdpa(*arrays)
+                with_mask, without = torch_sdpa(q, k, v, mask), torch_sdpa(q, k, v)
             name = "flash" if kernel is _kernels.FLASH else "math"
             numbers[f"{name}, {rows} rows: difference from no mask"] = largest_difference(
                 with_mask.numpy(), without.numpy()
