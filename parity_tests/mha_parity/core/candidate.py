@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mha_parity.core.target_facts import NO_FACTS, TargetFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.features import Offer
@@ -121,7 +121,7 @@ class FunctionCandidate:
         return result if isinstance(result, Answer) else Answer(output=result)
 
 
-def ask(candidate: Candidate, problems: Sequence[Problem]) -> Iterator[Answer | CandidateError]:
+def ask(candidate: Candidate, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
     """Yield the candidate's answer to each problem, or what it failed with."""
     many = getattr(candidate, "many", None)
     if many is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import tee
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ from mha_parity.oracle.recorded import active_record, problem_of
 from mha_parity.oracle.reference import reference_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mha_parity.checks.metamorphic import RelatedProblem
     from mha_parity.core.candidate import Candidate
@@ -41,7 +42,6 @@ PATHS_EVERY = 16
 # What says something of a run rather than of a case (power, accuracy, sums of signed errors) shows
 # in hundreds of cases: a run is measured on its first 2000 cases, then on every fifth.
 ALL_OF, THEN_EVERY = 2000, 5
-IN_FLIGHT = 24  # cases sent to a candidate in another process while the oracle computes
 
 ANSWERED = "call completes"
 _NO_ANSWER = {Severity.CRASH, Severity.TIMEOUT, Severity.INCONCLUSIVE}
@@ -132,20 +132,25 @@ def run_cases(
     relation asked of a case follows from its seed, so that a case alone behaves as in a run.
     """
     own = candidate.facts.own_weights
-    for start in range(0, len(cases), IN_FLIGHT):
-        problems = [problem_of(case, own) for case in cases[start : start + IN_FLIGHT]]
-        relations = [scheduled_relation(problem) for problem in problems]
-        pairs = list(zip(problems, relations, strict=True))
-        asked = [
-            p for first, other in pairs for p in (first, *([other[1].problem] if other else []))
-        ]
-        answers = ask(candidate, asked)
-        for place, (problem, relation) in enumerate(pairs, start):
-            reference = reference_answer(problem)
-            answer = next(answers)
-            others = [(*relation, next(answers))] if relation else []
-            measure = is_measured(first + step * place)
-            yield _judged(problem, reference, answer, others, settings, measure=measure)
+    problems = (problem_of(case, own) for case in cases)
+    pairs, to_ask = tee((problem, scheduled_relation(problem)) for problem in problems)
+    answers = ask(candidate, _each_asked(to_ask))
+    for place, (problem, relation) in enumerate(pairs):
+        reference = reference_answer(problem)
+        answer = next(answers)
+        others = [(*relation, next(answers))] if relation else []
+        measure = is_measured(first + step * place)
+        yield _judged(problem, reference, answer, others, settings, measure=measure)
+
+
+def _each_asked(
+    pairs: Iterable[tuple[Problem, tuple[str, RelatedProblem] | None]],
+) -> Iterator[Problem]:
+    """Yield each problem, and behind it the one that its relation compares with."""
+    for problem, relation in pairs:
+        yield problem
+        if relation:
+            yield relation[1].problem
 
 
 def run_case(candidate: Candidate, case: Case, settings: JudgeSettings) -> CaseResult:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mha_parity.judging.output import JudgeSettings
     from mha_parity.run.case_run import CaseResult
 
-CHUNK_SIZE = 96  # cases in a chunk: a multiple of `case_run.IN_FLIGHT`
+CHUNK_SIZE = 96  # cases in a chunk
 KEPT_FAILURES = 40  # failing cases of a chunk whose arrays are kept for the diagnosis
 
 

@@ -31,6 +31,7 @@ from mha_parity.worker.process import Process, ProcessOwner, WorkerLost
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
     from mha_parity.core.target_facts import TargetFacts
@@ -89,6 +90,7 @@ class IsolatedCandidate(ProcessOwner):
         self._losses = ProcessLosses()
         self._further: Further | None = None  # what the process was doing last, if that is known
         self._lost_further: list[tuple[str, str]] = []  # of the case that is worked on
+        self._failed: tuple[Case, CandidateError] | None = None  # the last that was sent, if lost
         self._waiting_since = time.monotonic()
         self._process = self._start()
         self._tell: Callable[[str], None] | None = None
@@ -177,6 +179,7 @@ class IsolatedCandidate(ProcessOwner):
         The candidate works while the caller does; up to ``MAX_PENDING`` problems are on their way.
         """
         self.ready()
+        self._failed = None  # what is asked anew is to be tried anew
         source = iter(problems)
         sent = deque(map(self._send, itertools.islice(source, MAX_PENDING)))
         return self._collected(sent, source)
@@ -255,6 +258,10 @@ class IsolatedCandidate(ProcessOwner):
         if self._losses.too_many:
             self._results[number] = self._losses.not_asked()
             return number
+        if self._failed and self._failed[0] is problem.case:
+            self._results[number] = self._failed[1]
+            return number
+        self._failed = None
         self._pending.append((number, problem))
         self._process.send(problem, number)
         return number
@@ -307,6 +314,7 @@ class IsolatedCandidate(ProcessOwner):
         # A relation compares with the answer to its case: without one it is not asked.
         while self._pending and self._pending[0][1].case is problem.case:
             self._results[self._pending.popleft()[0]] = error
+        self._failed = None if self._pending else (problem.case, error)
         self._losses.add(lost.severity)
         if not self._losses.too_many:
             self._restart()

@@ -16,7 +16,7 @@ from mha_parity.core.target_facts import NO_FACTS, TargetFacts
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run import chunks, summary
 from mha_parity.run.build_verdict import settings_of
-from mha_parity.run.case_run import ALL_OF, IN_FLIGHT, THEN_EVERY
+from mha_parity.run.case_run import ALL_OF, THEN_EVERY
 from mha_parity.run.check import check
 from mha_parity.run.chunks import run_chunk
 from mha_parity.run.executors import COMPILED_FROM, PARALLEL_FROM, process_count, processes
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.core.verdict import Verdict
+
+
+SIZE = 24  # cases of a chunk here
 
 
 def _quiet() -> None:
@@ -51,15 +54,13 @@ def verdict_by(
 
     It returns what progress heard as well.
     """
-    monkeypatch.setattr("mha_parity.run.chunks.CHUNK_SIZE", IN_FLIGHT)
+    monkeypatch.setattr("mha_parity.run.chunks.CHUNK_SIZE", SIZE)
     monkeypatch.setattr("mha_parity.run.check.processes", lambda _: nullcontext(two_processes))
 
     def verdict(name: str, jobs: int, **asked: Any) -> tuple[Verdict, list[tuple[int, int]]]:
         heard: list[tuple[int, int]] = []
         target = f"{SUBJECTS}/{name}"
-        options = Options(
-            cases=IN_FLIGHT + 7, seed=5, jobs=jobs, shrink=False, diagnose=False, **asked
-        )
+        options = Options(cases=SIZE + 7, seed=5, jobs=jobs, shrink=False, diagnose=False, **asked)
         with opened(target, options) as candidate:
             found = check(candidate, options, target=target, progress=lambda *n: heard.append(n))
         return found, heard
@@ -77,8 +78,8 @@ def test_the_verdict_does_not_depend_on_the_number_of_processes(
     """
     one, _ = verdict_by(name, 1)
     two, heard = verdict_by(name, 2)
-    whole = IN_FLIGHT + 7
-    assert [(IN_FLIGHT, whole), (whole, whole)] == heard
+    whole = SIZE + 7
+    assert [(SIZE, whole), (whole, whole)] == heard
     same = ("outcome", "run", "passed", "failed", "features", "checks", "power", "weighed", "worst")
     for field in (*same, "environment"):
         assert getattr(one, field) == getattr(two, field), field

@@ -24,7 +24,6 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.run import cluster, executors
 from mha_parity.run.build_verdict import settings_of
-from mha_parity.run.case_run import IN_FLIGHT
 from mha_parity.run.check import check
 from mha_parity.run.chunks import ChunkResult
 from mha_parity.run.cluster import dask_cluster
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 SAME = ("outcome", "run", "passed", "failed", "features", "checks", "power", "weighed", "worst")
 QUICK = {"shrink": False, "diagnose": False}
-SIZE = IN_FLIGHT  # cases of a chunk here
+SIZE = 24  # cases of a chunk here
 STARTED = 60  # seconds for scheduler and workers, whose imports take long on busy cores
 
 

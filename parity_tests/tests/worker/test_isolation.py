@@ -245,12 +245,22 @@ def test_the_numbers_arrive_as_they_are() -> None:
             np.testing.assert_array_equal(here(problem).output, there(problem).output)
 
 
-def test_a_case_that_is_lost_is_not_asked_in_another_form() -> None:
-    """The relation to a case without an answer has the same fate, and costs no second process."""
+@pytest.mark.parametrize("on_their_way", [64, 1])
+def test_a_case_that_is_lost_is_not_asked_in_another_form(
+    on_their_way: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relation to a case without an answer has the same fate, and costs no second process.
+
+    This holds too where it is sent off after the process was lost, as where it was before.
+    """
+    monkeypatch.setattr("mha_parity.worker.client.MAX_PENDING", on_their_way)
     with started("Sometimes.exits_hard") as candidate:
         first, second = make_problem(FOUR), make_problem(FOUR)
         answers = list(candidate.many([first, second, make_problem(SIX)]))
+        assert candidate._losses.count == 1
+        again = list(candidate.many([first]))  # what is asked anew is tried anew
     assert answers[0] is answers[1]
+    assert again[0] is not answers[0]
     assert [CandidateError, CandidateError, Answer] == [type(each) for each in answers]
 
 
