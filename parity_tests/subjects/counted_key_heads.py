@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from functions_of_weights import attend, merge, split
 
 
@@ -44,3 +45,45 @@ def two_by_default(q, k, v, num_heads=4, num_groups=2):
 def counted_by_rest(q, k, v, num_heads=4, num_groups=1):
     """Right: `num_groups` query heads share a key head, which is no number of key heads."""
     return of_rows(q, k, v, num_heads, num_heads // num_groups)
+
+
+class ExchangedLayer(torch.nn.Module):
+    """Wrong: its queries are split as (query head of a group, key head)."""
+
+    def __init__(self, embed_dim, num_heads, num_kv_heads):
+        super().__init__()
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        head_dim = embed_dim // num_heads
+        self.q_proj = torch.nn.Linear(embed_dim, embed_dim)
+        self.k_proj = torch.nn.Linear(embed_dim, num_kv_heads * head_dim)
+        self.v_proj = torch.nn.Linear(embed_dim, num_kv_heads * head_dim)
+        self.o_proj = torch.nn.Linear(embed_dim, embed_dim)
+
+    def grouped(self, queries):
+        """Return the queries as (N, G, R, L, D)."""
+        split = queries.unflatten(-1, (-1, self.num_kv_heads, queries.shape[-1] // self.num_heads))
+        return split.permute(0, 3, 2, 1, 4)
+
+    def merged(self, rows):
+        """Return the rows (N, G, R, L, D) as (N, L, E)."""
+        return rows.permute(0, 3, 1, 2, 4).flatten(2)
+
+    def forward(self, x):
+        k, v = (
+            proj(x).unflatten(-1, (self.num_kv_heads, -1)).transpose(1, 2)[:, :, None]
+            for proj in (self.k_proj, self.v_proj)
+        )
+        q = self.grouped(self.q_proj(x))
+        weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
+        return self.o_proj(self.merged(weights @ v))
+
+
+class OutputExchangedLayer(ExchangedLayer):
+    """Wrong: its output is merged as (query head of a group, key head)."""
+
+    def grouped(self, queries):
+        split = queries.unflatten(-1, (self.num_kv_heads, -1, queries.shape[-1] // self.num_heads))
+        return split.permute(0, 2, 3, 1, 4)
+
+    def merged(self, rows):
+        return rows.permute(0, 3, 2, 1, 4).flatten(2)

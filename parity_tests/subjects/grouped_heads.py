@@ -29,6 +29,14 @@ def grouped_out_of_order(q, k, v):
     return np.einsum("nrgls,ngsd->nrgld", weights, v).reshape(*q.shape[:3], v.shape[-1])
 
 
+def grouped_with_split_exchanged(q, k, v):
+    """Wrong: query head h is read as one of group h % G, and the output is put in that order."""
+    n, heads, rows, width = q.shape
+    groups = k.shape[1]
+    split = q.reshape(n, heads // groups, groups, rows, width).swapaxes(1, 2)
+    return grouped(split.reshape(q.shape), k, v)
+
+
 def grouped_kernel(query, key, value, scale=None):
     """Right, called as F.scaled_dot_product_attention is."""
     query = query if scale is None else query * query.dtype.type(scale * query.shape[-1] ** 0.5)

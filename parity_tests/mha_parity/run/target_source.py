@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.verdict import Source
 from mha_parity.diagnose.suspect_line import operation_lines, operation_of
+from mha_parity.targets.load import place_and_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ def source_of(
     target: str, failures: Iterable[Failure] = (), diagnosis: Sequence[Diagnosis] = ()
 ) -> Source | None:
     """Return where a target is defined; None where no file of Python or notebook defines it."""
-    place, _, attribute = target.rpartition(":")
+    place, attribute = place_and_name(target)
     path = _file(place)
     if path is None or not attribute:
         return None

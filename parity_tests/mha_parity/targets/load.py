@@ -36,7 +36,7 @@ def load(text: str) -> Any:
 
     A file is executed as a module of its package or of its own (not as ``__main__``). Of a notebook
     only imports, definitions and constants are executed, and of a file from where it raises on. The
-    attribute may be nested: ``file.py:Class.method``. ``exec:COMMAND`` starts a program,
+    attribute may be nested: ``file.py:Class.method``; ``::`` is read as ``:``. ``exec:COMMAND`` starts a program,
     and a file of the suffix ``.onnx`` is a model for onnxruntime.
 
     Raises
@@ -51,7 +51,7 @@ def load(text: str) -> Any:
     if text.endswith(SUFFIX):
         return OnnxModel(text)
     require_place(text)
-    place, _, attribute = text.strip().rpartition(":")
+    place, attribute = place_and_name(text)
     if place.endswith((".ipynb", ".py")) or "/" in place:
         module = _guarded(
             text, place, lambda: from_file(Path(place).expanduser().resolve(), attribute)
@@ -73,9 +73,15 @@ def load(text: str) -> Any:
     return found
 
 
+def place_and_name(text: str) -> tuple[str, str]:
+    """Return the file or module of a target's text, and the name in it: behind ``:`` or ``::``."""
+    place, _, name = text.strip().rpartition(":")
+    return place.removesuffix(":"), name
+
+
 def require_place(text: str) -> None:
     """Raise TargetError for a target whose text names no file or module: nothing is loaded."""
-    place, _, attribute = text.strip().rpartition(":")
+    place, attribute = place_and_name(text)
     if text.startswith(EXEC) or text.endswith(SUFFIX):
         return
     if not place or not attribute:
@@ -204,7 +210,7 @@ def _missing(text: str, holder: Any, word: str) -> str:
     public = [n for n in dir(holder) if not n.startswith("_") and callable(getattr(holder, n))]
     hint = hint_of(word, public, f"it has {_few(public)}.", most=3)
     is_file = isinstance(holder, ModuleType) and holder.__name__.startswith(PREFIX)
-    name = Path(text.rpartition(":")[0]).name if is_file else getattr(holder, "__name__", "")
+    name = Path(place_and_name(text)[0]).name if is_file else getattr(holder, "__name__", "")
     if not public and isinstance(holder, ModuleType):
         none = "no public function and no class"
         return f"got the target {text!r}, but {name} defines {none}; write one."

@@ -8,7 +8,7 @@ import pytest
 
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
-from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
+from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER, QUERY_ORDER
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.grouped_heads import NO_GROUPS
@@ -44,14 +44,23 @@ def test_three_axes_whose_lengths_are_taken_for_heads_are_not_asked() -> None:
     assert "zero-size" in found.reasons["layout", "unbatched"]
 
 
-@pytest.mark.repeats(1)
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("name", "effect"),
-    [("grouped_out_of_order", OUTPUT_ORDER), ("tiled_kernel", "key heads are tiled")],
+    [
+        ("grouped_heads.py:grouped_out_of_order", OUTPUT_ORDER),
+        ("counted_key_heads.py:ExchangedLayer", QUERY_ORDER),
+        ("grouped_heads.py:grouped_with_split_exchanged", QUERY_ORDER),
+        ("counted_key_heads.py:OutputExchangedLayer", OUTPUT_ORDER),
+        ("grouped_heads.py:tiled_kernel", "key heads are tiled"),
+    ],
 )
 def test_a_wrong_order_of_heads_is_said(name: str, effect: str) -> None:
-    """Each output head is the attention of one query head and one key head: of which is said."""
-    verdict = check(bind(load(f"{FILE}:{name}")), Options(cases=30, seed=3, shrink=False))
+    """Each output head is the attention of one query head and one key head: of which is said.
+
+    This holds for functions of heads and for layers with projections.
+    """
+    verdict = check(bind(load(f"{SUBJECTS}/{name}")), Options(cases=30, seed=3, shrink=False))
     assert verdict.outcome is Outcome.FAIL
     assert effect in verdict.diagnosis[0].title
     assert "look at" not in verdict.diagnosis[0].remedy

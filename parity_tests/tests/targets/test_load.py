@@ -51,13 +51,16 @@ def _clean_imports() -> Iterator[None]:
         (f"{SUBJECTS}/projected.py:f", "f"),
         (f"{SUBJECTS}/keep_mask.py:Looped.heads", "heads"),
         (f"{SUBJECTS}/attention.ipynb:f", "f"),
+        (f"{SUBJECTS}/projected.py::f", "f"),
+        ("mha_numpy::MultiheadAttention", "MultiheadAttention"),
     ],
-    ids=["module", "method", "file", "method_in_file", "notebook"],
+    ids=["module", "method", "file", "method_in_file", "notebook", "as_pytest", "module_as_pytest"],
 )
 def test_names_what_it_says(text: str, name: str) -> None:
     """Modules, files and notebooks are loaded, and attributes of attributes found.
 
-    The method by which an object is called is its class.
+    The method by which an object is called is its class. A name may stand behind two colons, as
+    pytest writes it.
     """
     assert load.load(text).__name__ == name
 

@@ -27,7 +27,7 @@ from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.sizes import Scan, coincidences, scans
 from mha_parity.diagnose.experiments.state import KEEP_NOTHING, CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
-from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
+from mha_parity.diagnose.experiments.variants import ORDER_REMEDIES
 from mha_parity.diagnose.experiments.weights import (
     causes,
     causes_of_falling_scores,
@@ -268,8 +268,7 @@ def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
         if each.effect:
             remedy = f"look at what the code does only for {each.name}"
             operation = "key heads" if "query head h uses " in each.effect else ""
-            if each.effect == OUTPUT_ORDER:
-                remedy = "merge the axes of the output in the order that the query was split in"
+            remedy = ORDER_REMEDIES.get(each.effect, remedy)
             if "the bias of the output projection" in each.effect:
                 remedy = "add the bias of the output projection once, behind the sum over heads"
             if each.name == "scale=given":

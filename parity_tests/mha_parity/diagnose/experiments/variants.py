@@ -21,6 +21,14 @@ OUTPUT_ORDER = (
     "the output heads come in the order (query head of a group, key head), where that of the query "
     "heads, (key head, query head of a group), is right"
 )
+QUERY_ORDER = (
+    "the axis of the query heads is split as (query head of a group, key head), where (key head, "
+    "query head of a group) is right"
+)
+ORDER_REMEDIES = {
+    OUTPUT_ORDER: "merge the axes of the output in the order that the query was split in",
+    QUERY_ORDER: "split the query heads as (key head, query head of a group)",
+}
 OF_HEADS = (
     "of sample h is applied to head h of every sample: its first axis is taken for that of the "
     "heads, which is as long"
@@ -236,11 +244,11 @@ def head_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
             f"query head h uses values of head {said}",
             with_key_heads(problem, groups, right, chosen),
         )
-    if problem.num_kv_heads == groups:
-        order = own.reshape(groups, -1).T.ravel()
-        query = problem.query.reshape(*problem.query.shape[:2], heads, -1)[:, :, order]
-        moved = problem.replace(query=query.reshape(problem.query.shape))
-        yield OUTPUT_ORDER, with_key_heads(moved, groups, order // (heads // groups))
+    orders = {OUTPUT_ORDER: own.reshape(groups, -1), QUERY_ORDER: own.reshape(-1, groups)}
+    for said, split in orders.items():
+        order = split.T.ravel()
+        chosen = order // (heads // groups) if said == OUTPUT_ORDER else right
+        yield said, with_key_heads(_with_query_heads(problem, groups, order), groups, chosen)
 
 
 def used_key_heads(trial: CallResult) -> str:
@@ -263,6 +271,20 @@ def used_key_heads(trial: CallResult) -> str:
     return (
         f"query heads 0 … {heads - 1} use key heads {read}{rule}, expected {expected}: h // {share}"
     )
+
+
+def _with_query_heads(problem: Problem, groups: int, order: Array) -> Problem:
+    """Return a problem whose query head h is head ``order[h]`` of this one."""
+    arrays = {name: getattr(problem, name) for name in ("w_q", "b_q")}
+    if problem.num_kv_heads == groups:
+        rows = problem.query.reshape(*problem.query.shape[:2], problem.num_heads, -1)
+        return problem.replace(query=rows[:, :, order].reshape(problem.query.shape))
+    changed = {
+        name: array.reshape(problem.num_heads, -1, *array.shape[1:])[order].reshape(array.shape)
+        for name, array in arrays.items()
+        if array is not None
+    }
+    return problem.replace(**changed)
 
 
 def with_key_heads(
