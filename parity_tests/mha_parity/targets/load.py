@@ -36,8 +36,8 @@ def load(text: str) -> Any:
 
     A file is executed as a module of its package or of its own (not as ``__main__``). Of a notebook
     only imports, definitions and constants are executed, and of a file from where it raises on. The
-    attribute may be nested: ``file.py:Class.method``; ``::`` is read as ``:``. ``exec:COMMAND`` starts a program,
-    and a file of the suffix ``.onnx`` is a model for onnxruntime.
+    attribute may be nested: ``file.py:Class.method``; ``::`` is read as ``:``. ``exec:COMMAND``
+    starts a program, and a file of the suffix ``.onnx`` is a model for onnxruntime.
 
     Raises
     ------
