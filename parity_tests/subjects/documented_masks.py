@@ -290,3 +290,14 @@ class Gated(_Layer):
         )
         weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
         return self.proj(((weights if gate is None else weights * gate) @ v).transpose(1, 2).flatten(2))
+
+
+class NoAxisOfHeads(_Layer):
+    """Wrong: a mask of the documented shape meets the heads by its samples, and raises."""
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E).
+
+        mask: (batch, seq_len, seq_len), True where a query sees a key and False elsewhere.
+        """
+        return self.attend(x, x, x, None if mask is None else ~mask)

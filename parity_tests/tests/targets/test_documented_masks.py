@@ -83,6 +83,7 @@ def test_masks_of_other_names_and_of_a_constructor(name: str, outcome: Outcome) 
         ("Described", Outcome.PASS),
         ("DescribedByPurpose", Outcome.PASS),
         ("Gated", Outcome.PASS),
+        ("NoAxisOfHeads", Outcome.FAIL),
     ],
 )
 def test_a_documented_shape_and_type_are_judged(name: str, outcome: Outcome) -> None:
@@ -93,6 +94,14 @@ def test_a_documented_shape_and_type_are_judged(name: str, outcome: Outcome) -> 
     """
     verdict = judged(name)
     assert outcome is verdict.outcome, verdict.sentence
+
+
+def test_a_documented_shape_that_raises_is_said_beside_those_that_do_not() -> None:
+    """An option that demands another shape lets it be."""
+    verdict = judged("NoAxisOfHeads")
+    assert any("documented as (N, L, S), which raises" in note for note in verdict.notes)
+    demanded = judged("NoAxisOfHeads", masks=(("mask", "keeps:(L, S)"),))
+    assert demanded.outcome is Outcome.PASS
 
 
 def test_a_mask_that_is_understood_of_one_sample_alone_is_untried() -> None:

@@ -338,7 +338,9 @@ def meaning(found: MaskSearchResult) -> str:
     short = rows and f"short calls alone take {rows}, which is not asked: longer ones raise"
     unlike = found.integers_unlike and INTEGERS_UNLIKE
     read = READ_WITH.get(found.inputs, "")
-    return "; ".join((*every, *(each for each in (three, short, unlike, read) if each)))
+    rows = " or ".join(map(axes_text, found.raising))
+    raising = rows and f"documented as {rows}, which raises"
+    return "; ".join((*every, *(each for each in (three, short, raising, unlike, read) if each)))
 
 
 def _shapes(shapes: list[str]) -> str:

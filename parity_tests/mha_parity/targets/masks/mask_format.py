@@ -225,7 +225,7 @@ class MaskSearchResult:
     whether a mask of 0 and 1, which is promised, hides other keys than the same one of booleans.
     ``raises``: each shape that is taken raises at other lengths. ``inputs``: the kind of inputs,
     "self" or "cross", with which alone it is read. ``replaces_causal``: a target that is causal by
-    itself is not where the mask is passed.
+    itself is not where the mask is passed. ``raising``: the documented shapes that raise.
     """
 
     parameter: Parameter
@@ -237,6 +237,7 @@ class MaskSearchResult:
     raises: bool = False
     inputs: str = ""
     replaces_causal: bool = False
+    raising: tuple[Axes, ...] = ()
 
 
 def length_shapes(layout: str) -> tuple[Axes, ...]:

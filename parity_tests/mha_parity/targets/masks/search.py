@@ -37,6 +37,7 @@ from mha_parity.targets.masks.served_shapes import (
     of_few_queries,
     serves_unequal,
     undisturbed,
+    with_raising_documented,
 )
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ def search(
     experiments: tuple[MaskExperiment, ...], parameter: Parameter, asked: MaskRequirement
 ) -> MaskSearchResult:
     """Return what a parameter takes; a later experiment is made where an earlier shows nothing."""
-    found = MaskSearchResult(parameter, reason=f"`{parameter.name}` was not tried")
-    raised = False
+    found, raised = MaskSearchResult(parameter, reason=f"`{parameter.name}` was not tried"), False
     for experiment in experiments:
         tried = _Search(experiment, parameter, asked)
         found = tried.found()
@@ -79,7 +79,8 @@ def search(
                 kept = (t for t in taken if t in found.taken or t.axes in asked.documented)
                 found = replace(found, taken=tuple(kept))
             found = of_few_queries(experiment, found, asked.promised)
-            return of_all_lengths(experiment, found, asked.promised)
+            found = of_all_lengths(experiment, found, asked.promised)
+            return with_raising_documented(experiments[-1], found, asked.documented)
         raised = tried.raised
     return found
 

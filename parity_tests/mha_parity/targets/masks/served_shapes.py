@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.masks.experiment import SILENT, is_causal
-from mha_parity.targets.masks.mask_format import LENGTHS, SWITCH, MaskContent
+from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH, VALUES, MaskContent
 
 if TYPE_CHECKING:
     from mha_parity.targets.masks.experiment import MaskExperiment
@@ -118,6 +118,31 @@ def of_few_queries(
         if each.axes in promised or experiment.answers(found.parameter, each, **sizes)
     )
     return replace(found, taken=kept) if kept else found
+
+
+def with_raising_documented(
+    experiment: MaskExperiment, found: MaskSearchResult, documented: tuple[Axes, ...]
+) -> MaskSearchResult:
+    """Return what is taken with the documented shapes too in which every kind of mask raises.
+
+    The cases show that they do. That a shape is documented says nothing of another layout of the
+    inputs, nor of masks of which numbers are added, or none is understood.
+    """
+    plain = experiment.convention.plain_case()
+    first = next((each for each in found.taken if each.kind in VALUES), None)
+    if first is None or experiment.problem.case.layout != plain.layout:
+        return found
+    raising = tuple(
+        axes
+        for axes in documented
+        if all(each.axes != axes for each in found.taken)
+        and not any(
+            experiment.answers(found.parameter, replace(first, axes=axes, kind=kind))
+            for kind in (*VALUES, ADDED)
+        )
+    )
+    more = (replace(first, axes=axes, fit=0.0) for axes in raising)
+    return replace(found, taken=(*found.taken, *more), raising=raising)
 
 
 def serves_unequal(experiment: MaskExperiment, found: MaskSearchResult) -> bool:
