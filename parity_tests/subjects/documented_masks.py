@@ -301,3 +301,17 @@ class NoAxisOfHeads(_Layer):
         mask: (batch, seq_len, seq_len), True where a query sees a key and False elsewhere.
         """
         return self.attend(x, x, x, None if mask is None else ~mask)
+
+
+class SeesTokensOrPast(_Layer):
+    """Wrong: a key is seen where it is a token or stands before, and not only where both hold."""
+
+    def forward(self, x, tokens_mask=None):
+        """Return (N, L, E).
+
+        tokens_mask: int tensor (batch, length), 1 = token, 0 = padding.
+        """
+        seen = torch.ones(x.shape[1], x.shape[1], dtype=torch.long).tril()
+        if tokens_mask is not None:
+            seen = seen + tokens_mask[:, None, None].long()
+        return self.attend(x, x, x, seen == 0)

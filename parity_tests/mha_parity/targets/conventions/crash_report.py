@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import traceback
 
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import NOT_ASKED, CandidateError
 from mha_parity.targets.attribution import is_harness, raised_in
 from mha_parity.targets.definitions import explain_name_error
 from mha_parity.targets.left_out import KEPT_BY, LeftOut
 
 DEPTH = 4  # frames of the candidate that a report shows
+# NumPy's einsum takes bfloat16 as far as it can make matrix products of it: by the sizes.
+NO_EINSUM = "invalid data type for einsum"
+EINSUM_LACKS = "NumPy's einsum does not take the dtype at these sizes"
 
 
 def crash(error: BaseException) -> CandidateError:
     """Return the report of an exception: a sentence, and the candidate's own last frames."""
     text = _message(error).strip().splitlines()
+    if text == [NO_EINSUM]:
+        return CandidateError("inconclusive", f"{NOT_ASKED}: {EINSUM_LACKS}")
     # A first line that ends in a colon says nothing without the next.
     first = " ".join(line.strip() for line in text[: 1 + text[0].endswith(":")]) if text else ""
     said = f": {first}" if first else ""

@@ -83,13 +83,19 @@ def _distinct(layer: Any, read: frozenset[str] | None) -> list[tuple[str, Any]]:
 
 
 def _arrays(holder: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays of floats that an object holds; one without elements holds no weights."""
     items = [each for each in _items(holder) if not _NO_WEIGHTS.search(each[0].lower())]
     is_linear = bool(path) and any(name.lower() in _OWN_LINEAR for name, _ in items)
     for name, value in items:
         at = f"{path}.{name}" if path else name
         if isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype"):
             is_state = is_linear and name.lower() not in _OWN_LINEAR | _OWN_BIAS
-            if len(value.shape) and "float" in str(value.dtype) and not is_state:
+            if (
+                len(value.shape)
+                and 0 not in value.shape
+                and "float" in str(value.dtype)
+                and not is_state
+            ):
                 yield at, value
         elif depth and _may_hold_arrays(value):
             yield from _arrays(value, at, depth - 1)

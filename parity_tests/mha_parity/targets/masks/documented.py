@@ -127,9 +127,7 @@ def with_documented_integers(
 
     A mask of 0 and 1 is then judged by what its booleans mean: ``~mask`` of integers is never 0.
     """
-    name = found.parameter.name
-    texts = (inspect.getdoc(each) or "" for each in (entry, subject))
-    if not any(_INTEGERS.search(_said(text, name)) for text in texts):
+    if not documents_integers(subject, entry, found.parameter.name):
         return found
     known = {each.axes for each in found.taken if each.kind == "int"}
     differences = {
@@ -140,6 +138,12 @@ def with_documented_integers(
     answered = {taken: each for taken, each in differences.items() if each is not None}
     unlike = any(each > SILENT for each in answered.values())
     return replace(found, taken=(*found.taken, *answered), integers_unlike=unlike)
+
+
+def documents_integers(subject: Any, entry: Any, name: str) -> bool:
+    """Return whether the documentation says of a mask that it is integers."""
+    texts = (inspect.getdoc(each) or "" for each in (entry, subject))
+    return any(_INTEGERS.search(_said(text, name)) for text in texts)
 
 
 def documents_booleans(subject: Any, entry: Any, name: str) -> bool:

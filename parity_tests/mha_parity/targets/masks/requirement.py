@@ -11,6 +11,7 @@ from mha_parity.targets.masks.documented import (
     documented_hides,
     documented_shapes,
     documents_booleans,
+    documents_integers,
 )
 from mha_parity.targets.masks.mask_format import SHAPES, axes_text
 
@@ -34,7 +35,8 @@ class MaskRequirement:
     ``added``: floats that are added are demanded, by option or by the name of a bias. ``certain``:
     only what fits exactly counts, since the name does not say that it is a mask. ``documented``:
     the shapes that the target documents, which are judged where its calls take them. ``otherwise``:
-    whether True hides by what it says of a boolean mask, where trials show no meaning of one.
+    whether True hides by what it says of a mask of booleans or of integers, where trials show no
+    meaning of one.
     """
 
     hides: bool | None = None
@@ -68,11 +70,12 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
     subject, entry, name = convention.subject, convention.entry(), parameter.name
     shapes = documented_shapes(subject, entry, name)
     booleans = documents_booleans(subject, entry, name)
+    marks = booleans or documents_integers(subject, entry, name)
     # A name that says nothing is that of a mask where its type and its shape are documented.
     if parameter.role is Role.OTHER and not (booleans and shapes):
         return MaskRequirement(certain=True)
     found = by_documentation(convention, name) or by_torchs_name(convention, name)
-    otherwise = documented_hides(subject, entry, name) if booleans else None
+    otherwise = documented_hides(subject, entry, name) if marks else None
     return replace(found, documented=shapes, otherwise=otherwise)
 
 

@@ -1,0 +1,29 @@
+"""What arrays of NumPy alone bring along is no fault of an attention, nor hides one."""
+
+from __future__ import annotations
+
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.conventions.crash_report import EINSUM_LACKS
+from subject_checks import checks_of
+
+judged = checks_of("numpy_layers.py", cases=100, seed=0)
+
+
+def test_sizes_at_which_einsum_does_not_take_a_dtype_are_not_asked() -> None:
+    """A right function in bfloat16 is not red by what NumPy lacks; it is said, and how often."""
+    verdict = judged("by_einsum")
+    assert verdict.outcome is Outcome.PASS, verdict.sentence
+    assert f"inconclusive: not asked: {EINSUM_LACKS}" in verdict.sentence
+
+
+def test_an_array_without_elements_holds_no_weights() -> None:
+    """A layer that keeps one is judged, and is right."""
+    verdict = judged("KeepsScratch")
+    assert verdict.outcome is Outcome.PASS, verdict.sentence
+
+
+def test_weights_that_the_next_call_overwrites_are_found_in_such_a_layer() -> None:
+    """Weights that are returned are an array of their own."""
+    verdict = judged("ReturnsScratch", diagnose=True)
+    assert verdict.outcome is Outcome.FAIL
+    assert [each.bug for each in verdict.diagnosis] == ["weights-buffer-reused"]
