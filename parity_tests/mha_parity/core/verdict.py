@@ -224,7 +224,7 @@ class Verdict:
         """Say the verdict in one sentence."""
         if self.outcome is Outcome.PASS:
             cases = f"{self.passed} of {self.run} cases{self._inconclusive}{self._left_out}"
-            return f"Parity holds: {self.target} equals torch in {cases}."
+            return f"Parity holds: {self.target} equals torch in {cases}{self._raising_dtypes}."
         if self.outcome is Outcome.FAIL:
             cases = f"{self.failed} of {self.run} cases{self._inconclusive}"
             if not self.failed:
@@ -292,6 +292,14 @@ class Verdict:
             said += f"; parameters {status.value}: {', '.join(names)}" if names else ""
         square = dict.fromkeys(p.name for p in self.parameters if SQUARE in p.meaning)
         return f"{said}; passed {SQUARE}: {', '.join(square)}" if square else said
+
+    @property
+    def _raising_dtypes(self) -> str:
+        """Name the dtypes in which calls raise; bfloat16 alone is no dtype of NumPy's."""
+        raising = [
+            row.value for row in self.features if row.axis == "dtype" and "raised" in row.note
+        ]
+        return f"; calls raise in {', '.join(raising)}" if {*raising} - {"bfloat16"} else ""
 
 
 SQUARE = "at L = S alone"  # in the meaning of a mask that other lengths are not asked with

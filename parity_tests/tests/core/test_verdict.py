@@ -56,10 +56,26 @@ LEFT_OUT = (
     "; parameters not tried: a, e; parameters left at default: c; parameters excluded: d"
     "; passed at L = S alone: b"
 )
+
+
+def dtypes(*raising: str) -> tuple[FeatureRow, ...]:
+    """Return float32 that passed, and dtypes that raise."""
+    rows = (FeatureRow("dtype", each, "not offered", 0, "raised TypeError") for each in raising)
+    return (FeatureRow("dtype", "float32", "pass", 3), *rows)
+
+
 UNSHOWN, ASK = "none of 9 cases could have shown a bug in", ": ask for more"
 SENTENCES: list[tuple[Verdict, str]] = [
     (verdict(PASS), "Parity holds: f equals torch in 9 of 9 cases."),
     (verdict(PASS, parameters=OTHERS), f"Parity holds: f equals torch in 9 of 9 cases{LEFT_OUT}."),
+    (
+        verdict(PASS, features=dtypes("float64", "bfloat16")),
+        "Parity holds: f equals torch in 9 of 9 cases; calls raise in float64, bfloat16.",
+    ),
+    (
+        verdict(PASS, features=dtypes("bfloat16")),
+        "Parity holds: f equals torch in 9 of 9 cases.",
+    ),
     (verdict(PASS, 0, 2), "Parity holds: f equals torch in 7 of 9 cases; 2 inconclusive."),
     (
         verdict(PASS, 0, 3, reasons={"coarse": 1, "NaN": 2}),
