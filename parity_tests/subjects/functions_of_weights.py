@@ -51,6 +51,25 @@ def dicts(x, c_attn, c_proj, n_head):
     return merge(attend(*(split(each, n_head) for each in rows))) @ c_proj["w"] + c_proj["b"]
 
 
+def in_pairs(q, k, v, params, n_heads):
+    """Return (N, L, E) of a tuple of pairs, each a weight and a bias."""
+    lin_q, lin_k, lin_v, lin_o = params
+    rows = (split(x @ w + b, n_heads) for x, (w, b) in ((q, lin_q), (k, lin_k), (v, lin_v)))
+    return merge(attend(*rows)) @ lin_o[0] + lin_o[1]
+
+
+def in_pairs_crossed(q, k, v, params, n_heads):
+    """Return (N, L, E), wrong: keys by the pair of the queries."""
+    lin_q, lin_k, lin_v, lin_o = params
+    return in_pairs(q, k, v, (lin_k, lin_q, lin_v, lin_o), n_heads)
+
+
+def transposed_pairs(x, q_proj, k_proj, v_proj, o_proj, num_heads):
+    """Return (N, L, E) of pairs whose weights are (out, in)."""
+    rows = (split(x @ w.T + b, num_heads) for w, b in (q_proj, k_proj, v_proj))
+    return merge(attend(*rows)) @ o_proj[0].T + o_proj[1]
+
+
 def stacked(x, w_in, b_in, w_out, b_out, num_heads):
     """Return (N, L, E) of matrices and biases stacked along an axis of q, k and v."""
     rows = (split(x @ w.T + b, num_heads) for w, b in zip(w_in, b_in, strict=True))

@@ -34,6 +34,14 @@ def of_all(query, key, value, attn_mask=None, is_causal=False):
     return weights_of(scores, keep, scores.amax(dim=-1, keepdim=True)) @ value
 
 
+def hidden_behind_exp(query, key, value, attn_mask=None, is_causal=False):
+    """Wrong on purpose where a hidden score is so large that its exp overflows: 0 times infinity."""
+    scores, keep = scores_and_keep(query, key, attn_mask, is_causal)
+    top = scores.masked_fill(~keep, -torch.inf).amax(dim=-1, keepdim=True)
+    powers = torch.exp(scores - torch.where(torch.isinf(top), 0, top)) * keep
+    return powers / powers.sum(dim=-1, keepdim=True) @ value
+
+
 def approximated(query, key, value, attn_mask=None, is_causal=False):
     """Wrong on purpose where a visible score lies far below the largest: exp grows there again."""
     scores, keep = scores_and_keep(query, key, attn_mask, is_causal)

@@ -80,7 +80,7 @@ EXTRA = Schedule(first=12, every=101)
 LEAST_MASK = -1e3  # what a mask adds to the score of a key that may have a weight next to another's
 COMPILED = (
     f"JAX compiles each operation for each size: all calls but the first {REPEAT_COMPILED.first} "
-    f"and every {REPEAT_COMPILED.every}th are made under jax.jit, where it takes them."
+    f"and one in {REPEAT_COMPILED.every} are made under jax.jit, where it takes them."
 )
 ALWAYS = ("inputs unchanged", "output aliasing", "global state unchanged")
 

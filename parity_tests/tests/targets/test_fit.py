@@ -74,13 +74,15 @@ RIGHT = {
     "around_torchs.py:KeysOfAWidth": "query_gen, key_gen, value_gen, merge as Linears; (N, L, E)",
     "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
+    "functions_of_weights.py:in_pairs": "lin_q, lin_k, lin_v, lin_o applied as X @ W; (N, L, E)",
+    "functions_of_weights.py:transposed_pairs": "applied as X @ W.T; (N, L, E)",
     "functions_of_weights.py:stacked": "w_in, w_out applied as X @ W.T; (N, L, E)",
 }
 WRONG = [
     "styles.py:UnnamedLongestLoose", "styles.py:StackedUnscaled",
     "without_counterpart.py:SlopesUnused",
     "without_counterpart.py:SharpensThreeInputs", "without_counterpart.py:SharpensByName",
-    "functions_of_weights.py:stacked_crossed",
+    "functions_of_weights.py:stacked_crossed", "functions_of_weights.py:in_pairs_crossed",
     "functions_of_weights.py:lists_crossed", "functions_of_weights.py:two_swapped",
     "own_layers.py:UnscaledNumpyLayer", "own_layers.py:DropsAlways",
     "own_layers.py:KnowsNoEvaluation",

@@ -90,7 +90,8 @@ def needed(caller: Caller, case: Case) -> Needs | None:
     kept: dict[str, Simpler] = {}
     for said, simpler in list(_steps(caller, case)):
         merged = case.replace(**simpler)
-        if merged == case:
+        # One sample without an axis of samples is no size that could be another.
+        if merged == case or ("batch" in simpler and case.layout == "unbatched"):
             continue
         if _is_wrong(caller, merged):
             case = merged

@@ -33,6 +33,13 @@ ROWS = {"all": slice(None), "last": slice(-1, None)}  # of queries whose scores 
 SMALL = (0.0, 1.0, 2.0, 3.0, 4.0)  # of one channel of q and of k: scores 0 … 4
 ADDED = (8, 16, 32, 64, 80, 96, 128, 256, 512, 640, 704, 720, 752, 1024, 2048, 4096)
 NO_KEYS = "with no keys (S = 0)"
+HIDDEN_IN_MAXIMUM = "hidden keys have a part in the maximum that is subtracted"
+MASK_FIRST = "fill hidden scores with -inf first, and take the row's maximum of that"
+EXP_OVERFLOWS = (
+    "exp of hidden scores, which have no part in the maximum that is subtracted, overflows, and "
+    "infinity times 0 is NaN"
+)
+HIDE_FIRST = "fill hidden scores with -inf before exp, and multiply by no mask behind it"
 MANY = 1030  # keys: more than a block has
 MANY_OF_BOTH = 260  # where there are as many rows: a call takes their product
 WHOLE_MAXIMUM = (
@@ -139,11 +146,13 @@ def _one_key(caller: Caller, key: str) -> str:
 
 
 def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
-    """Yield with which masks hidden keys have a part in the maximum, and the limits of the first.
+    """Yield with which masks large scores of hidden keys matter, and the limits of the first.
 
-    A smaller score of a hidden key changes nothing: rows are divided by their own sums.
+    Where they have a part in the maximum, visible keys underflow; where they have none, and are not
+    hidden before exp, they overflow. Smaller ones change nothing: rows are divided by their sums.
     """
     found: dict[str, list[str]] = {}
+    overflows = False
     for kind in _kinds(caller):
         limits = {
             name: _limit(caller, partial(_hidden_key, caller, kind, name), _is_wrong_where_hidden)
@@ -152,13 +161,24 @@ def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
         shown = [f"by {x[0]} … {x[1]} in {name}" for name, x in limits.items() if x is not None]
         if shown:
             found[kind] = shown
+        overflows = overflows or any(
+            x is not None and _is_at_overflow(x, np.dtype(name)) for name, x in limits.items()
+        )
     if found:
+        cause, remedy = (
+            (EXP_OVERFLOWS, HIDE_FIRST) if overflows else (HIDDEN_IN_MAXIMUM, MASK_FIRST)
+        )
         yield ValueEffect(
             f"with {', '.join(found)}, where the score of a hidden key is larger than all visible "
-            f"ones {', '.join(next(iter(found.values())))}, the output is wrong: hidden keys have "
-            "a part in the maximum that is subtracted",
-            "fill hidden scores with -inf first, and take the row's maximum of that",
+            f"ones {', '.join(next(iter(found.values())))}, the output is wrong: {cause}",
+            remedy,
         )
+
+
+def _is_at_overflow(limit: tuple[int, int, str], dtype: np.dtype[np.generic]) -> bool:
+    """Return whether NaN stands from where exp overflows, which is before it underflows to 0."""
+    right, wrong, content = limit
+    return content == "NaN" and right < np.log(np.finfo(dtype).max) <= wrong
 
 
 def _is_wrong_where_hidden(trial: CallResult) -> bool:

@@ -182,15 +182,16 @@ class InterpretedCalls(InterpretedLayers):
         if given.container == "list":
             count = sizes["g" if {*given.parts} <= problem_arrays.KEY_PARTS else "h"]
             return [made(replace(slot, head=head)) for head in range(count)]
-        if given.container == "dict":
-            rows = ("e",) if given.parts == ("out",) else (given.axes[-1],)
-            bias = weights.Slot("", given.parts, rows, bias=True)
+        if given.holds_bias:
+            bias = given.bias_slot
             biases = problem_arrays.arrays_of(problem, bias=True)
             filled = weights.slot_array(bias, problem, biases, sizes)
             w, b = given.leaves
             handed = arguments.array("bias", filled)
             self.weight_leaves.append((bias, handed))
             both = {w: made(slot), b: handed}
+            if given.container == "pair":
+                return tuple(both.values())
             return both if arguments.of_jax else weights.WeightAndBias(both)
         return made(slot)
 

@@ -89,11 +89,11 @@ class Expressions:
             rows = "head * call.head_dim : (head + 1) * call.head_dim"
             one = self.of_head(slot).replace("rows", rows)
             return f"[{one} for head in range(call.num_heads)]"
-        if given.container == "dict":
-            axes = ("e",) if given.parts == ("out",) else (given.axes[-1],)
-            bias = weights.Slot("", given.parts, axes, bias=True)
+        if given.holds_bias:
+            weight, bias = self.whole(slot), self.whole(given.bias_slot)
             w, b = given.leaves
-            return f'{{"{w}": {self.whole(slot)}, "{b}": {self.whole(bias)}}}'
+            pair = given.container == "pair"
+            return f"({weight}, {bias})" if pair else f'{{"{w}": {weight}, "{b}": {bias}}}'
         return self.whole(slot)
 
     def of_inputs(self, given: PackedInput, *, batched: bool) -> str:

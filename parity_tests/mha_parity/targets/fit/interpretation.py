@@ -140,9 +140,7 @@ class Interpretation:
         """Which of q, k, v and out have biases."""
         held = [slot.parts for slot in self.slots if slot.bias]
         held += [
-            given.parts
-            for _, given in self.roles.single_weights
-            if given.bias or given.container == "dict"
+            given.parts for _, given in self.roles.single_weights if given.bias or given.holds_bias
         ]
         return frozenset(part for parts in held for part in parts)
 

@@ -20,6 +20,7 @@ _LEAF_BIASES = ("b", "bias")
 TORCHS_PACKED = "in_proj_weight"
 SPLIT = "axes of heads behind the input"
 STACKED = ("xw, stacked", "xwt, stacked")  # q, k and v along an axis of their own
+PAIRS = ("xw, pairs", "xwt, pairs")  # a tuple of weight and bias for each projection
 
 
 def weight_parts(name: str) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ def weight_readings(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightA
     """Yield how all weights of a function may be given: all of them in one way.
 
     As arrays X @ W or X @ W.T, one for each head, with an axis of heads, that of the output too,
-    as weights and biases by name, or with an axis of q, k and v.
+    as weights and biases by name or in pairs, or with an axis of q, k and v.
     """
     named = [(name, weight_parts(name)) for name in weighed]
     arrays = [(name, parts) for name, parts in named if not _is_bias(name)]
@@ -58,7 +59,18 @@ def weight_readings(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightA
     # By torch's own name the rows are all of q, then all of k, then all of v.
     is_open = bool(packed) and TORCHS_PACKED not in packed
     stacked = STACKED if is_open else ()
-    for way in ("xw", "xwt", *columns, "list", "heads", "all heads", SPLIT, "dict", *stacked):
+    for way in (
+        "xw",
+        "xwt",
+        *columns,
+        "list",
+        "heads",
+        "all heads",
+        SPLIT,
+        "dict",
+        *PAIRS,
+        *stacked,
+    ):
         for order in ("phd", "hpd", "hdp") if is_open and way not in STACKED else ("phd",):
             yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
 
@@ -90,7 +102,7 @@ def in_order(unpacked: Sequence[Sequence[str]]) -> Iterator[WeightArgument]:
         found = [_key_parts(name) for name in each]
         if not all(found) or not set(names.ROWS) <= {part for parts in found for part in parts}:
             continue
-        for way in ("xw", "xwt", "heads", SPLIT):
+        for way in ("xw", "xwt", "heads", SPLIT, *PAIRS):
             held = tuple((name, _given(name, _key_parts(name), way, "phd")) for name in each)
             parts = tuple(dict.fromkeys(part for _, given in held for part in given.parts))
             yield WeightArgument(parts, held[0][1].axes, "tuple", entries=held)
@@ -122,14 +134,15 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
             return WeightArgument(parts, ("p", "hd"), bias=True)
         axes: Axes = ("h", "d") if way == SPLIT and len(parts) == 1 else (rows, *more)
         return WeightArgument(parts, ("e", *more) if parts == ("out",) else axes, bias=True)
-    transposed = way in {"xwt", "columns", STACKED[1]}
+    transposed = way in {"xwt", "columns", STACKED[1], PAIRS[1]}
+    container = "dict" if way == "dict" else "pair" if way in PAIRS else "array"
     if parts == ("out",):
         axes = ("e", "hd") if transposed else ("hd", "e")
         axes = ("h", "d", "e") if way in {"all heads", SPLIT} else axes
-        return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
+        return WeightArgument(parts, axes, container)
     if way in _OF_HEADS and len(parts) == 1:
         return WeightArgument(parts, _OF_HEADS[way], "list" if way == "list" else "array")
     axes = (rows, "e") if transposed else ("e", rows)
     if several:
         axes = ("p", *(axis.removeprefix("p") for axis in axes))
-    return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
+    return WeightArgument(parts, axes, container)

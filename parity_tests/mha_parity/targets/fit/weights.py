@@ -44,8 +44,9 @@ class WeightArgument:
     """One weight or bias that a function takes: its parts, its axes, and the container of them.
 
     ``container`` is "array", "list" (an array for each head), "dict" (weight and bias, by the names
-    in ``leaves``), "params" (a dictionary of all weights, which are in ``entries``, and of the
-    numbers in ``sizes``, by what they mean) or "tuple" (all weights in the order of ``entries``).
+    in ``leaves``), "pair" (a tuple of weight and bias), "params" (a dictionary of all weights,
+    which are in ``entries``, and of the numbers in ``sizes``, by what they mean) or "tuple" (all
+    weights in the order of ``entries``).
     ``optional``: it is left at its default where the problem has none.
     """
 
@@ -57,6 +58,17 @@ class WeightArgument:
     entries: tuple[tuple[str, WeightArgument], ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
     optional: bool = False
+
+    @property
+    def holds_bias(self) -> bool:
+        """Whether it holds the bias beside the weight."""
+        return self.container in {"dict", "pair"}
+
+    @property
+    def bias_slot(self) -> Slot:
+        """The bias that it holds beside the weight."""
+        rows = tuple(axis for axis in self.axes if axis != "e")
+        return Slot("", self.parts, ("e",) if self.parts == ("out",) else rows, bias=True)
 
 
 @dataclass(frozen=True, slots=True)
