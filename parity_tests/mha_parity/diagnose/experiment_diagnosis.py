@@ -17,6 +17,7 @@ from mha_parity.diagnose.experiments.examination import (
     run_experiments,
 )
 from mha_parity.diagnose.experiments.needed import needed
+from mha_parity.diagnose.experiments.places import contents
 from mha_parity.diagnose.experiments.reading import read_case_weights
 from mha_parity.diagnose.experiments.replaced import SKIPPED, common_variant, skipped_variants
 from mha_parity.diagnose.experiments.weights import causes as weight_causes
@@ -116,8 +117,11 @@ class ExperimentDiagnosis:
             if causes and causes[0].understood:
                 text = f"wherever {rules}: {causes[0].text}"
                 return as_diagnosis(ExperimentFinding(text, causes[0].remedy, found.sentence))
-        remedy = NEEDED if found.agreed else ""
-        return Diagnosis(bug=None, title=in_words(found.sentence), remedy=remedy, evidence=PROBED)
+        sentence, remedy = found.sentence, NEEDED if len(found.kept) > 1 else NEEDED_ALONE
+        if found.kept == ("dtype=float16",) and contents(trials) == "NaN":
+            sentence, remedy = f"{sentence}: NaN stands there", BEYOND_HALF
+        remedy = remedy if found.agreed else ""
+        return Diagnosis(bug=None, title=in_words(sentence), remedy=remedy, evidence=PROBED)
 
     def observations(self) -> list[Observation]:
         """Return answers of the experiments, wrong and right, that a name has to predict."""
@@ -134,6 +138,11 @@ class ExperimentDiagnosis:
 
 
 NEEDED = "look at what the code does only where all of these come together"
+NEEDED_ALONE = "look at what the code does only there"
+BEYOND_HALF = (
+    "look for numbers beyond 65504, which are infinite in float16, as a fill of -1e9 is: 0 times "
+    "infinity is NaN, and so is infinity less infinity"
+)
 PROBED = "measured from outside"
 
 

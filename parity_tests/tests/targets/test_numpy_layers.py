@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mha_parity.core.verdict import Outcome
+from mha_parity.diagnose.experiment_diagnosis import BEYOND_HALF
 from mha_parity.targets.conventions.crash_report import EINSUM_LACKS
 from subject_checks import checks_of
 
@@ -14,6 +15,16 @@ def test_sizes_at_which_einsum_does_not_take_a_dtype_are_not_asked() -> None:
     verdict = judged("by_einsum")
     assert verdict.outcome is Outcome.PASS, verdict.sentence
     assert f"inconclusive: not asked: {EINSUM_LACKS}" in verdict.sentence
+
+
+def test_a_fill_that_is_infinite_in_float16_is_said_with_its_remedy() -> None:
+    """The dtype alone is needed, and no size that a target without an axis of samples cannot vary.
+
+    Kills one sample counted as a size that is needed: a case of several has no answer.
+    """
+    first, *_ = judged("filled_beyond_half", diagnose=True).diagnosis
+    assert first.title == "wrong with float16, and right without it: NaN stands there"
+    assert first.remedy == BEYOND_HALF
 
 
 def test_an_array_without_elements_holds_no_weights() -> None:
