@@ -74,6 +74,15 @@ class TruthOfFloats(Layer):
         return self.attended(x, x, x, hidden)
 
 
+class TorchNamesAdded(TorchNames):
+    """Right with floats, which are added; so are booleans, as 0 and 1."""
+
+    def forward(self, query, key, value, attn_mask=None, key_padding_mask=None):
+        """Return (N, L, E)."""
+        floats = None if attn_mask is None else attn_mask.to(query.dtype)
+        return super().forward(query, key, value, floats, key_padding_mask)
+
+
 class TorchNamesInverted(TorchNames):
     """Wrong: True keeps, under torch's names."""
 

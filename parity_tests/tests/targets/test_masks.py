@@ -48,6 +48,18 @@ def test_floats_that_are_no_addends_are_said_to_be_none() -> None:
     assert said not in judged("TorchNames").notes
 
 
+def test_booleans_that_are_added_under_torchs_name_are_said() -> None:
+    """A mask of floats holds; what a True does there is not what torch's does."""
+    said = (
+        "`attn_mask`: booleans are answered, and do not hide where they are True, as torch's do; "
+        "pass floats."
+    )
+    verdict = judged("TorchNamesAdded")
+    assert verdict.outcome is Outcome.PASS, verdict.sentence
+    assert said in verdict.notes
+    assert said not in judged("TorchNames").notes
+
+
 @pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_masks_are_understood_and_hold(name: str) -> None:

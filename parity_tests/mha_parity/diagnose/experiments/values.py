@@ -162,7 +162,7 @@ def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
         if shown:
             found[kind] = shown
         overflows = overflows or any(
-            x is not None and _is_at_overflow(x, np.dtype(name)) for name, x in limits.items()
+            x is not None and _is_at_overflow(x, name) for name, x in limits.items()
         )
     if found:
         cause, remedy = (
@@ -175,7 +175,7 @@ def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
         )
 
 
-def _is_at_overflow(limit: tuple[int, int, str], dtype: np.dtype[np.generic]) -> bool:
+def _is_at_overflow(limit: tuple[int, int, str], dtype: str) -> bool:
     """Return whether NaN stands from where exp overflows, which is before it underflows to 0."""
     right, wrong, content = limit
     return content == "NaN" and right < np.log(np.finfo(dtype).max) <= wrong

@@ -17,19 +17,16 @@ from mha_parity.targets.masks.documented import (
 from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
 from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
-    ADDED,
     LENGTHS,
     SWITCH,
     VALUES,
-    MaskContent,
-    MaskFormat,
     MaskSearchResult,
     axes_text,
 )
 from mha_parity.targets.masks.mask_gradients import with_gradients_tried
+from mha_parity.targets.masks.other_values import answered_otherwise
 from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.requirement import (
-    TORCH_MASKS,
     by_documentation,
     by_torchs_name,
     requirement,
@@ -38,8 +35,6 @@ from mha_parity.targets.masks.search import search
 from mha_parity.targets.masks.switches import enabling_pairs, exclusive_pairs, mask_switches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mha_parity.core.parameters import Parameter
     from mha_parity.targets.conventions.base import Convention
 
@@ -186,7 +181,7 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     convention.remarks = (*convention.remarks, *dict.fromkeys(in_place))
     exclusive = exclusive_pairs(convention, by_layout)
     enabling = enabling_pairs(convention, by_layout)
-    read = dict.fromkeys(_floats_not_added(convention, by_layout))
+    read = dict.fromkeys(answered_otherwise(convention, by_layout))
     convention.remarks = (*convention.remarks, *read)
     convention.masks = MaskPlan(by_layout, convention.hides_future, exclusive, enabling)
     offer = convention.offer | {"layout": tuple(by_layout)}
@@ -262,29 +257,6 @@ def _leave_out_raising(
 def _is_of_some_lengths(found: MaskSearchResult) -> bool:
     """Return whether a mask is taken, and raises at some lengths or wherever S is not L."""
     return found.raises or (bool(found.taken) and all(each.square for each in found.taken))
-
-
-def _floats_not_added(
-    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
-) -> Iterator[str]:
-    """Say of masks of torch's name and polarity that floats are answered, and not added."""
-    for layout, results in by_layout.items():
-        for found in results:
-            name, first = found.parameter.name, next(iter(found.taken), None)
-            named = name in TORCH_MASKS and name not in convention.mask_meanings
-            if first is None or not (named and first.hides and first.axes) or first.attributes:
-                continue
-            if any(each.kind in {ADDED, LENGTHS} for each in found.taken):
-                continue
-            experiment = MaskExperiment.of(convention, layout, square=first.square)
-            addends = experiment.addends(first.axes)
-            content = MaskContent(np.zeros(experiment.shape, dtype=bool), addends)
-            value = MaskFormat(first.axes, ADDED).value(content, experiment.problem.dtype)
-            try:
-                experiment.weights({found.parameter.key: value})
-            except CandidateError:
-                continue
-            yield f"`{name}`: floats are answered, and not added to the scores as torch adds them."
 
 
 def _ask_masked_rows(convention: Convention) -> None:
