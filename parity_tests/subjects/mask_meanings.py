@@ -106,6 +106,17 @@ class Keeps(Layer):
         return self.attended(q, k, v, mask == 0)
 
 
+class KeepsByFilledZeros(Layer):
+    """Right: what is 0 becomes -1e8, and the mask is added: a float mask of 0 and -inf is none."""
+
+    def forward(self, query, key, value, mask=None):
+        """Return (N, L, E)."""
+        scores = self.scores(query, key)
+        if mask is not None:
+            scores = scores + mask.masked_fill(mask == 0, -1e8)[:, None, None]
+        return self.mixed(scores.softmax(dim=-1), value)
+
+
 class KeepsByAxes(Layer):
     """Wrong: True keeps in a mask of more than two axes, and hides in one of two."""
 

@@ -20,6 +20,7 @@ RIGHT = {
     "TorchNames": (HIDES, {"attn=bool2d", "attn=float2d", "attn=causal", "padding=float"}),
     "Reshaped": (HIDES, {"attn=bool2d", "attn=causal", "padding=bool"}),
     "Keeps": (KEEPS, {"attn=bool2d", "attn=bool3d", "padding=bool", "attn=causal"}),
+    "KeepsByFilledZeros": (KEEPS, {"padding=bool", "padding=lengths"}),
     "KeepsFlipped": (HIDES, {"attn=bool2d", "padding=bool"}),
     "TokenMask": (HIDES, {"padding=bool", "padding=lengths"}),
     "PairMask": (HIDES, {"attn=bool2d", "padding=bool", "attn=causal"}),

@@ -7,7 +7,7 @@ times heads. A mask is handed over as the target takes it, or not at all where i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -273,3 +273,15 @@ def reduce_axes(array: Array, axes: Axes) -> Array | None:
         part = part.reshape([sizes[axis] for axis in ordered])
         part = part.transpose([ordered.index(axis) for axis in wanted])
     return part.reshape([sizes[axis] for axis in axes])
+
+
+def of_one_meaning(found: list[MaskFormat]) -> list[MaskFormat]:
+    """Return the formats with a True of one meaning: that of the first of those that fit best.
+
+    A parameter whose True hides in one shape or dtype and keeps in another is wrong in one of them.
+    """
+    marked = [taken for taken in found if taken.kind != ADDED]
+    if not marked:
+        return found
+    hides = max(marked, key=lambda each: round(each.fit, 2)).hides
+    return [each if each.kind == ADDED else replace(each, hides=hides) for each in found]

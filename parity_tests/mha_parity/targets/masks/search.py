@@ -29,6 +29,7 @@ from mha_parity.targets.masks.mask_format import (
     MaskSearchResult,
     axes_text,
     length_shapes,
+    of_one_meaning,
 )
 from mha_parity.targets.masks.query_rows import DROPS_QUERIES, QUERIES, with_rows_of_queries
 from mha_parity.targets.masks.requirement import MaskRequirement
@@ -277,7 +278,7 @@ class _Search:
         takes them, whatever they do there, unless it reads three axes as others than torch's.
         """
         shapes = (self._asked.only,) if self._asked.only else self._shapes()
-        found = _of_one_meaning([taken for axes in shapes for taken in self._of_shape(axes)])
+        found = of_one_meaning([taken for axes in shapes for taken in self._of_shape(axes)])
         self._three_axes = next((t.axes for t in found if self._reads_heads_as(t)), ())
         demanded = [
             each
@@ -341,7 +342,7 @@ class _Search:
 
     def _of_shape(self, axes: Axes) -> list[MaskFormat]:
         """Return the kinds of values that are taken in one shape."""
-        hidden = self._experiment.hidden(axes)
+        hidden, asked = self._experiment.hidden(axes), self._asked
         added, rate = self._added(axes)
         kinds = [] if added is None else [added]
         for kind in VALUES:
@@ -359,15 +360,26 @@ class _Search:
             # What is added to the scores lifts them by a 1 too: that is no meaning of a True.
             if added is not None and abs(-per_unit - rate) < WEAK:
                 continue
-            hides = fit > 0 if self._asked.hides is None else self._asked.hides
-            if abs(fit) <= MIN_COSINE or self._asked.added:
+            hides = fit > 0 if asked.hides is None else asked.hides
+            if abs(fit) <= MIN_COSINE or asked.added:
                 continue
             kept = abs(fit) * self._kept(shown)
             # A factor of the weights, by a name that says nothing, is no mask of the scores.
-            if not self._asked.certain or (kept >= EXACT and abs(per_unit) >= STRONG):
+            if not asked.certain or (kept >= EXACT and abs(per_unit) >= STRONG):
                 opposite = hides is not (fit > 0) and kept >= EXACT
                 kinds.append(MaskFormat(axes, kind, hides, kept, opposite=opposite))
+        marked = any(each.kind != ADDED and each.fit >= EXACT for each in kinds)
+        if added is not None and marked and asked.hides is None and not self._adds_zero(axes):
+            kinds.remove(added)
         return kinds
+
+    def _adds_zero(self, axes: Axes) -> bool:
+        """Whether floats are added where some are 0 too: a mask of 1 to keep may hide by its 0."""
+        added = self._experiment.addends(axes) * (np.arange(self._experiment.shape[-1]) % 2)
+        content = MaskContent(np.zeros(added.shape, dtype=bool), added)
+        value = MaskFormat(axes, ADDED).value(content, self._experiment.problem.dtype)
+        effect = self._effect(value, axes)
+        return effect is not None and cosine(effect, self._experiment.centred(added)) >= EXACT
 
     def _added(self, axes: Axes) -> tuple[MaskFormat | None, float]:
         """Return how floats are added, None where they are not, and how much of them."""
@@ -386,15 +398,3 @@ class _Search:
         least = EXACT if self._asked.certain else MIN_COSINE
         is_added = fit > least and (rate < STEEP or self._asked.added)
         return (MaskFormat(axes, ADDED, fit=fit), rate) if is_added else (None, 0.0)
-
-
-def _of_one_meaning(found: list[MaskFormat]) -> list[MaskFormat]:
-    """Return the formats with a True of one meaning: that of the first of those that fit best.
-
-    A parameter whose True hides in one shape or dtype and keeps in another is wrong in one of them.
-    """
-    marked = [taken for taken in found if taken.kind != ADDED]
-    if not marked:
-        return found
-    hides = max(marked, key=lambda each: round(each.fit, 2)).hides
-    return [each if each.kind == ADDED else replace(each, hides=hides) for each in found]
