@@ -56,6 +56,7 @@ SETS = (
     "500 cases, on a loaded machine",
     "500 cases, on a loaded machine",
     "500 cases, on a loaded machine",
+    "500 cases, on a loaded machine",
 )
 COLUMNS = "| attentions | red | named or described | vague | misleading | found after mending |"
 
