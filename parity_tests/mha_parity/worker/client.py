@@ -179,7 +179,7 @@ class IsolatedCandidate(ProcessOwner):
         The candidate works while the caller does; up to ``MAX_PENDING`` problems are on their way.
         """
         self.ready()
-        self._failed = None  # what is asked anew is to be tried anew
+        self._failed = None  # a case that is asked once more is tried once more
         source = iter(problems)
         sent = deque(map(self._send, itertools.islice(source, MAX_PENDING)))
         return self._collected(sent, source)

@@ -23,8 +23,8 @@ def test_a_fill_that_is_infinite_in_float16_is_said_with_its_remedy() -> None:
     Kills one sample counted as a size that is needed: a case of several has no answer.
     """
     first, *_ = judged("filled_beyond_half", diagnose=True).diagnosis
-    assert first.title == "wrong with float16, and right without it: NaN stands there"
-    assert first.remedy == BEYOND_HALF
+    assert "wrong with float16, and right without it: NaN stands there" == first.title
+    assert BEYOND_HALF == first.remedy
 
 
 def test_an_array_without_elements_holds_no_weights() -> None:
@@ -37,4 +37,4 @@ def test_weights_that_the_next_call_overwrites_are_found_in_such_a_layer() -> No
     """Weights that are returned are an array of their own."""
     verdict = judged("ReturnsScratch", diagnose=True)
     assert verdict.outcome is Outcome.FAIL
-    assert [each.bug for each in verdict.diagnosis] == ["weights-buffer-reused"]
+    assert ["weights-buffer-reused"] == [each.bug for each in verdict.diagnosis]
