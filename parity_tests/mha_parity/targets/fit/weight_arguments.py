@@ -59,8 +59,8 @@ def weight_readings(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightA
     # By torch's own name the rows are all of q, then all of k, then all of v.
     is_open = bool(packed) and TORCHS_PACKED not in packed
     stacked = STACKED if is_open else ()
-    held = ("list", "heads", "all heads", SPLIT, "dict", *PAIRS)
-    for way in ("xw", "xwt", *columns, *held, *stacked):
+    held = ("list", "heads", "all heads", SPLIT, "dict")
+    for way in ("xw", "xwt", *columns, *held, *stacked, *(PAIRS if weighed else ())):
         for order in ("phd", "hpd", "hdp") if is_open and way not in STACKED else ("phd",):
             yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
 
