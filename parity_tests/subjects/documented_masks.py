@@ -315,3 +315,38 @@ class SeesTokensOrPast(_Layer):
         if tokens_mask is not None:
             seen = seen + tokens_mask[:, None, None].long()
         return self.attend(x, x, x, seen == 0)
+
+
+class ExpandedWithin(_Layer):
+    """Right: the shape that is named is one that the layer makes of its mask."""
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E).
+
+        mask: padding mask, 1 for tokens and 0 for padding, expanded to (batch, 1, 1, seq_len) here.
+        """
+        return self.attend(x, x, x, None if mask is None else mask[:, None, None] == 0)
+
+
+class BroadcastToScores(_Layer):
+    """Right: the second shape is that of the scores."""
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E).
+
+        mask: bool (batch, seq_len), broadcastable to (batch, heads, seq_len, seq_len), True keeps.
+        """
+        return self.attend(x, x, x, None if mask is None else ~mask[:, None, None])
+
+
+class CountsKeys(_Layer):
+    """Right: integers that are lengths, with a 0 for padding."""
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E).
+
+        mask: long tensor, (batch, seq_len): how many keys each query may see, 0 for padding.
+        """
+        if mask is None:
+            return self.attend(x, x, x, None)
+        return self.attend(x, x, x, torch.arange(x.shape[1]) >= mask[:, None, :, None])

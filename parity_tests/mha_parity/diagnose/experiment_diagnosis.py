@@ -140,8 +140,8 @@ class ExperimentDiagnosis:
 NEEDED = "look at what the code does only where all of these come together"
 NEEDED_ALONE = "look at what the code does only there"
 BEYOND_HALF = (
-    "look for numbers beyond 65504, which are infinite in float16, as a fill of -1e9 is: 0 times "
-    "infinity is NaN, and so is infinity less infinity"
+    "look for numbers beyond 65504, which are infinite in float16, as a fill of -1e9 is, and below "
+    "3e-8, which are 0, as an epsilon of 1e-8 is: 0 times infinity and 0 / 0 are NaN"
 )
 PROBED = "measured from outside"
 

@@ -75,8 +75,11 @@ def load(text: str) -> Any:
 
 def place_and_name(text: str) -> tuple[str, str]:
     """Return the file or module of a target's text, and the name in it: behind ``:`` or ``::``."""
+    if "::" in text:
+        place, _, name = text.strip().partition("::")
+        return place, name.replace("::", ".")
     place, _, name = text.strip().rpartition(":")
-    return place.removesuffix(":"), name
+    return place, name
 
 
 def require_place(text: str) -> None:

@@ -53,8 +53,19 @@ def _clean_imports() -> Iterator[None]:
         (f"{SUBJECTS}/attention.ipynb:f", "f"),
         (f"{SUBJECTS}/projected.py::f", "f"),
         ("mha_numpy::MultiheadAttention", "MultiheadAttention"),
+        (f"{SUBJECTS}/keep_mask.py::Looped::heads", "heads"),
     ],
-    ids=["module", "method", "file", "method_in_file", "notebook", "as_pytest", "module_as_pytest"],
+    ids=[
+        "module",
+        "method",
+        "file",
+        "method_in_file",
+        "notebook",
+        "as_pytest",
+        "module_as_pytest",
+        "method_as_pytest",
+        "method_as_pytest",
+    ],
 )
 def test_names_what_it_says(text: str, name: str) -> None:
     """Modules, files and notebooks are loaded, and attributes of attributes found.

@@ -17,6 +17,13 @@ def test_sizes_at_which_einsum_does_not_take_a_dtype_are_not_asked() -> None:
     assert f"inconclusive: not asked: {EINSUM_LACKS}" in verdict.sentence
 
 
+def test_einsum_that_raises_by_a_dtype_of_the_target_s_own_is_a_crash() -> None:
+    """Kills every message of einsum taken for what NumPy lacks: float64 inputs are asked."""
+    verdict = judged("halved_within", dtypes=("float64",))
+    assert verdict.outcome is Outcome.FAIL
+    assert "invalid data type for einsum" in verdict.failures[0].check_result.detail
+
+
 def test_a_fill_that_is_infinite_in_float16_is_said_with_its_remedy() -> None:
     """The dtype alone is needed, and no size that a target without an axis of samples cannot vary.
 

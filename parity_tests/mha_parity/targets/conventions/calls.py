@@ -138,7 +138,7 @@ class Call:
 
         """
         before_call_hook(self)
-        with target_errors():
+        with target_errors(bfloat16=any(x.dtype.name == "bfloat16" for _, x in self.given)):
             if self.compiles and not _as_they_stand.get():
                 with suppress(Exception):  # then it is made as it stands
                     if isinstance(self.function, JaxVJP):
@@ -149,6 +149,9 @@ class Call:
 
 class target_errors:  # noqa: N801  (reads as a statement: `with target_errors():`)
     """Context: ignore warnings; report every exception as a crash of the candidate."""
+
+    def __init__(self, *, bfloat16: bool = False) -> None:
+        self._bfloat16 = bfloat16
 
     def __enter__(self) -> None:
         self._warnings = warnings.catch_warnings()
@@ -165,7 +168,7 @@ class target_errors:  # noqa: N801  (reads as a statement: `with target_errors()
         if isinstance(error, CandidateError):
             return
         if isinstance(error, Exception | SystemExit):
-            raise crash(error) from None
+            raise crash(error, bfloat16=self._bfloat16) from None
 
 
 def positional_and_keyword(

@@ -15,10 +15,13 @@ NO_EINSUM = "invalid data type for einsum"
 EINSUM_LACKS = "NumPy's einsum does not take the dtype at these sizes"
 
 
-def crash(error: BaseException) -> CandidateError:
-    """Return the report of an exception: a sentence, and the candidate's own last frames."""
+def crash(error: BaseException, *, bfloat16: bool = False) -> CandidateError:
+    """Return the report of an exception: a sentence, and the candidate's own last frames.
+
+    ``bfloat16``: the call was made with arrays of it, which are not all that NumPy's einsum takes.
+    """
     text = _message(error).strip().splitlines()
-    if text == [NO_EINSUM]:
+    if bfloat16 and text == [NO_EINSUM]:
         return CandidateError("inconclusive", f"{NOT_ASKED}: {EINSUM_LACKS}")
     # A first line that ends in a colon says nothing without the next.
     first = " ".join(line.strip() for line in text[: 1 + text[0].endswith(":")]) if text else ""

@@ -89,6 +89,12 @@ _AXES = (
         ),
     ),
 )
+# What is said of a shape that is made within the call, or of the scores.
+_WITHIN = re.compile(
+    r"\b(expand|unsqueez|broadcast|reshap|turn|view|convert|becom|made|scores?|logits|inside|within"
+    r"|internal)",
+    re.IGNORECASE,
+)
 # What is said of several masks at once.
 _ALL_MASKS = re.compile(r"\b(?:both|all|each|two)\b[^.]*\bmasks\b[^.]*(?=\.|$)", re.IGNORECASE)
 
@@ -184,6 +190,17 @@ def documented_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
             found.append(axes)
             end = each.end()
     return tuple(dict.fromkeys(axes for axes in found if axes in SHAPES))
+
+
+def demanded_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
+    """Return the one shape that the documentation says of a mask; () where it says more of shapes.
+
+    Shapes of several layouts, of the scores, or that are made within the call, are not demanded.
+    """
+    texts = (inspect.getdoc(each) or "" for each in (entry, subject))
+    said = " ".join(_said(text, name) for text in texts)
+    shapes = documented_shapes(subject, entry, name)
+    return () if len(shapes) > 1 or _WITHIN.search(said) else shapes
 
 
 def _axes(text: str) -> Axes:

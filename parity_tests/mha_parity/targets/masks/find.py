@@ -155,6 +155,8 @@ def _otherwise(convention: Convention, found: MaskSearchResult) -> str:
         promised, source = documented.hides, "documentation"
     hides = found.taken[0].hides if promised is None else promised
     other = "keeps" if hides else "hides"
+    if promised is None and found.taken[0].kind in VALUES and not any(t.fit for t in found.taken):
+        promised, source = hides, "documentation"
     if promised is None:
         by_trial = f"; found by trial, --masks {parameter.name}={other} demands the opposite"
         return by_trial if found.taken[0].kind in VALUES else ""
@@ -299,6 +301,8 @@ def meaning(found: MaskSearchResult) -> str:
     """Say what was found of one parameter."""
     said: dict[str, list[str]] = {}
     for taken in found.taken:
+        if taken.axes in found.raising:
+            continue
         shapes = said.setdefault(taken.meaning, [])
         shape = axes_text(taken.axes) if taken.axes else ""
         shapes += [shape] if shape and shape not in shapes else []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.parameters import Role
 from mha_parity.targets.masks.documented import (
+    demanded_shapes,
     documented_hides,
     documented_shapes,
     documents_booleans,
@@ -34,9 +35,9 @@ class MaskRequirement:
     although the mask has no effect there (torch's own), () where the experiment alone decides.
     ``added``: floats that are added are demanded, by option or by the name of a bias. ``certain``:
     only what fits exactly counts, since the name does not say that it is a mask. ``documented``:
-    the shapes that the target documents, which are judged where its calls take them. ``otherwise``:
-    whether True hides by what it says of a mask of booleans or of integers, where trials show no
-    meaning of one.
+    the shapes that the target documents, which are judged where its calls take them. ``demanded``:
+    the one shape that it documents, which is judged though calls raise. ``otherwise``: whether True
+    hides by what it says of a mask of booleans or of integers, where trials show no meaning of one.
     """
 
     hides: bool | None = None
@@ -45,6 +46,7 @@ class MaskRequirement:
     added: bool = False
     certain: bool = False
     documented: tuple[Axes, ...] = ()
+    demanded: tuple[Axes, ...] = ()
     otherwise: bool | None = None
 
     @property
@@ -76,7 +78,8 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
         return MaskRequirement(certain=True)
     found = by_documentation(convention, name) or by_torchs_name(convention, name)
     otherwise = documented_hides(subject, entry, name) if marks else None
-    return replace(found, documented=shapes, otherwise=otherwise)
+    demanded = demanded_shapes(subject, entry, name)
+    return replace(found, documented=shapes, demanded=demanded, otherwise=otherwise)
 
 
 def by_documentation(convention: Convention, name: str) -> MaskRequirement | None:

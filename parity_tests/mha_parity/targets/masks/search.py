@@ -81,8 +81,8 @@ def search(
                 found = replace(found, taken=tuple(kept))
             found = of_few_queries(experiment, found, asked.promised)
             found = of_all_lengths(experiment, found, asked.promised)
-            return with_raising_documented(experiments[-1], found, asked.documented)
-        raised = tried.raised
+            return with_raising_documented(experiments[-1], found, asked.demanded)
+        raised = bool(tried.raised)
     return found
 
 
@@ -116,7 +116,7 @@ class _Search:
         self._experiment = experiment
         self._parameter = parameter
         self._asked = asked
-        self._raised = ""
+        self.raised = ""  # by the last call that did
         self._passed: dict[str, list[Axes]] = {}
         self._answered: list[Axes] = []
         self._three_axes: Axes = ()
@@ -126,7 +126,7 @@ class _Search:
         """Return all that is taken, or why nothing is."""
         taken = self._taken()
         # What reads an attribute that no array has takes an object, one attribute after another.
-        while not (taken or self._answered) and (missing := _ATTRIBUTE.search(self._raised)):
+        while not (taken or self._answered) and (missing := _ATTRIBUTE.search(self.raised)):
             if missing[1] in self._attributes or len(self._attributes) == MAX_ATTRIBUTES:
                 break
             self._attributes = (*self._attributes, missing[1])
@@ -143,15 +143,13 @@ class _Search:
         if self._parameter.role is Role.CAUSAL:
             return list(self._switches())
         ways = (self._masks, self._lengths)
+        said: list[MaskFormat] = []  # by the documentation alone, and shown by no trial
         for way in ways[::-1] if self._parameter.role is Role.LENGTHS else ways:
-            if taken := [replace(t, attributes=self._attributes) for t in way()]:
+            taken = [replace(t, attributes=self._attributes) for t in way()]
+            if any(t.fit for t in taken) or (taken and self._asked.hides is not None):
                 return taken
-        return []
-
-    @property
-    def raised(self) -> bool:
-        """Whether a call raised."""
-        return bool(self._raised)
+            said = said or taken
+        return said
 
     def _drops_queries(self, taken: list[MaskFormat]) -> bool:
         """Whether it is called a mask of queries, and sets their rows of weights to 0.
@@ -181,7 +179,7 @@ class _Search:
         name = self._parameter.name
         if self._answered:
             return f"`{name}` has no effect that a mask, lengths or a switch would have"
-        return f"{NO_ANSWER} `{name}` as {self._passed_text()}; the last {self._raised}"
+        return f"{NO_ANSWER} `{name}` as {self._passed_text()}; the last {self.raised}"
 
     def _passed_text(self) -> str:
         """Say what was passed for the parameter: the kinds of values, and their shapes."""
@@ -201,7 +199,7 @@ class _Search:
         try:
             return self._experiment.weights(self._given(value))
         except CandidateError as error:
-            self._raised = str(error)
+            self.raised = str(error)
             return None
 
     def _effect(self, value: Any, axes: Axes) -> Array | None:
