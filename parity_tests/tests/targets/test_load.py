@@ -64,7 +64,6 @@ def _clean_imports() -> Iterator[None]:
         "as_pytest",
         "module_as_pytest",
         "method_as_pytest",
-        "method_as_pytest",
     ],
 )
 def test_names_what_it_says(text: str, name: str) -> None:
