@@ -350,3 +350,18 @@ class CountsKeys(_Layer):
         if mask is None:
             return self.attend(x, x, x, None)
         return self.attend(x, x, x, torch.arange(x.shape[1]) >= mask[:, None, :, None])
+
+
+class TwoLayouts(_Layer):
+    """Right: each of the two shapes is that of one layout of the rows."""
+
+    def forward(self, x, mask=None):
+        """Return x's shape, (L, E) or (N, L, E).
+
+        mask: bool, (seq_len, seq_len) or (batch, seq_len, seq_len), as x is; True keeps.
+        """
+        rows = x if x.dim() == 3 else x[None]
+        hidden = None
+        if mask is not None:
+            hidden = ~mask.reshape(rows.shape[0], 1, rows.shape[1], rows.shape[1])
+        return self.attend(rows, rows, rows, hidden).reshape(x.shape)

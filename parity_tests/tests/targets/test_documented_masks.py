@@ -88,6 +88,7 @@ def test_masks_of_other_names_and_of_a_constructor(name: str, outcome: Outcome) 
         ("ExpandedWithin", Outcome.PASS),
         ("BroadcastToScores", Outcome.PASS),
         ("CountsKeys", Outcome.PASS),
+        ("TwoLayouts", Outcome.PASS),
     ],
 )
 def test_a_documented_shape_and_type_are_judged(name: str, outcome: Outcome) -> None:
@@ -98,6 +99,12 @@ def test_a_documented_shape_and_type_are_judged(name: str, outcome: Outcome) -> 
     """
     verdict = judged(name)
     assert outcome is verdict.outcome, verdict.sentence
+
+
+def test_a_meaning_that_no_trial_shows_is_said_to_be_the_documentation_s() -> None:
+    """It is not said to be found by trial."""
+    (note,) = [each for each in judged("SeesTokensOrPast").notes if "`tokens_mask`" in each]
+    assert "judged so by its documentation, unless --masks tokens_mask=hides" in note
 
 
 def test_a_documented_shape_that_raises_is_said_beside_those_that_do_not() -> None:

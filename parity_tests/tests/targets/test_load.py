@@ -56,16 +56,10 @@ def _clean_imports() -> Iterator[None]:
         (f"{SUBJECTS}/keep_mask.py::Looped::heads", "heads"),
     ],
     ids=[
-        "module",
-        "method",
-        "file",
-        "method_in_file",
-        "notebook",
-        "as_pytest",
-        "module_as_pytest",
-        "method_as_pytest",
+        "module", "method", "file", "method_in_file", "notebook",
+        "as_pytest", "module_as_pytest", "method_as_pytest",
     ],
-)
+)  # fmt: skip
 def test_names_what_it_says(text: str, name: str) -> None:
     """Modules, files and notebooks are loaded, and attributes of attributes found.
 

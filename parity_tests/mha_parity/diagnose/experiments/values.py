@@ -36,10 +36,13 @@ NO_KEYS = "with no keys (S = 0)"
 HIDDEN_IN_MAXIMUM = "hidden keys have a part in the maximum that is subtracted"
 MASK_FIRST = "fill hidden scores with -inf first, and take the row's maximum of that"
 EXP_OVERFLOWS = (
-    "exp of hidden scores, which have no part in the maximum that is subtracted, overflows, and "
+    "exp of hidden scores overflows, since no maximum that is subtracted has them in it, and "
     "infinity times 0 is NaN"
 )
-HIDE_FIRST = "fill hidden scores with -inf before exp, and multiply by no mask behind it"
+HIDE_FIRST = (
+    "fill hidden scores with -inf, subtract the row's maximum of that, and multiply by no mask "
+    "behind exp"
+)
 MANY = 1030  # keys: more than a block has
 MANY_OF_BOTH = 260  # where there are as many rows: a call takes their product
 WHOLE_MAXIMUM = (

@@ -148,13 +148,12 @@ def with_documented_integers(
 
 def documents_integers(subject: Any, entry: Any, name: str) -> bool:
     """Return whether the documentation says of a mask that it is integers."""
-    texts = (inspect.getdoc(each) or "" for each in (entry, subject))
-    return any(_INTEGERS.search(_said(text, name)) for text in texts)
+    return bool(_INTEGERS.search(_said_by_both(subject, entry, name)))
 
 
 def documents_booleans(subject: Any, entry: Any, name: str) -> bool:
     """Return whether the documentation says of a mask that it is boolean, and nothing of floats."""
-    said = " ".join(_said(inspect.getdoc(each) or "", name) for each in (entry, subject))
+    said = _said_by_both(subject, entry, name)
     return bool(_TYPE.search(said)) and not _FLOATS.search(said)
 
 
@@ -179,8 +178,7 @@ def documented_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
 
     The first one, and those that follow it behind an "or".
     """
-    texts = (inspect.getdoc(each) or "" for each in (entry, subject))
-    said = " ".join(_said(text, name) for text in texts)
+    said = _said_by_both(subject, entry, name)
     found: list[Axes] = []
     end = 0
     for each in _TUPLE.finditer(said):
@@ -197,10 +195,9 @@ def demanded_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
 
     Shapes of several layouts, of the scores, or that are made within the call, are not demanded.
     """
-    texts = (inspect.getdoc(each) or "" for each in (entry, subject))
-    said = " ".join(_said(text, name) for text in texts)
     shapes = documented_shapes(subject, entry, name)
-    return () if len(shapes) > 1 or _WITHIN.search(said) else shapes
+    within = _WITHIN.search(_said_by_both(subject, entry, name))
+    return () if len(shapes) > 1 or within else shapes
 
 
 def _axes(text: str) -> Axes:
@@ -234,6 +231,11 @@ def _difference(experiment: MaskExperiment, key: str, booleans: MaskFormat) -> f
     except CandidateError:
         return None
     return float(np.abs(of_integers - of_booleans).max())
+
+
+def _said_by_both(subject: Any, entry: Any, name: str) -> str:
+    """Return what the documentation of a call, and then of its target, says of one parameter."""
+    return " ".join(_said(inspect.getdoc(each) or "", name) for each in (entry, subject))
 
 
 def _said(text: str, name: str) -> str:
