@@ -109,8 +109,9 @@ def test_a_meaning_that_no_trial_shows_is_said_to_be_the_documentation_s() -> No
 
 def test_a_documented_shape_that_raises_is_said_beside_those_that_do_not() -> None:
     """An option that demands another shape lets it be."""
-    verdict = judged("NoAxisOfHeads")
-    assert any("documented as (N, L, S), which raises" in note for note in verdict.notes)
+    (note,) = [each for each in judged("NoAxisOfHeads").notes if each.startswith("`mask`")]
+    assert "documented as (N, L, S), which raises" in note
+    assert 1 == note.count("(N, L, S)")
     demanded = judged("NoAxisOfHeads", masks=(("mask", "keeps:(L, S)"),))
     assert demanded.outcome is Outcome.PASS
 

@@ -90,12 +90,8 @@ def _arrays(holder: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
         at = f"{path}.{name}" if path else name
         if isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype"):
             is_state = is_linear and name.lower() not in _OWN_LINEAR | _OWN_BIAS
-            if (
-                len(value.shape)
-                and 0 not in value.shape
-                and "float" in str(value.dtype)
-                and not is_state
-            ):
+            held = bool(value.shape) and 0 not in value.shape and not is_state
+            if held and "float" in str(value.dtype):
                 yield at, value
         elif depth and _may_hold_arrays(value):
             yield from _arrays(value, at, depth - 1)
