@@ -57,7 +57,7 @@ WEIGHTS = ("state-dict", "num-heads")
 # The groups of `check --help`; what is in none stands under "options".
 GROUPS = {
     "target": ("exec", "convention", "masks", "without", *WEIGHTS, "device", "path"),
-    "cases": ("cases", "seed", "shard", "fail-fast", "dtypes", "features", "grad"),
+    "cases": ("cases", "seed", "shard", "fail-fast", "max-failures", "dtypes", "features", "grad"),
     "judging": ("answers", "fully-masked", "max-times-torch", "strict-overflow", "forbid"),
     "process": ("timeout", "memory", "in-process", "jobs", "scheduler"),
     "reports": ("verbose", "json", "junit", "html", "markdown", "sarif", "github"),

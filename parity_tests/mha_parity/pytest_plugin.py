@@ -52,7 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--mha-parity-xfail", metavar="FILE", help="features expected to fail: axis=value  # reason"
     )
-    add_options(group.addoption, PREFIX)
+    # Each feature has a test of its own, so that all cases are asked.
+    add_options(group.addoption, PREFIX, {"max-failures": 0})
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.commands.check import need_reports, report_verdicts, runs_of, worst_status
 from mha_parity.core.option_flags import from_namespace
+from mha_parity.core.options import Options
 from mha_parity.report import files
 from mha_parity.report.progress import error_console, progress
 from mha_parity.run import shard_file
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from mha_parity.core.options import Options
     from mha_parity.core.verdict import Verdict
     from mha_parity.run.shard_file import ShardRun
 
@@ -42,6 +42,7 @@ def check_shard(asked: argparse.Namespace, console: Console) -> int:
     if not asked.json:
         raise ValueError(f"got --shard {shard}, but should have --json FILE too; name the file.")
     given = [name for name in (*OF_MERGE, "fail_fast", "scheduler") if getattr(asked, name)]
+    given += ["max_failures"] if options.max_failures not in {0, Options().max_failures} else []
     if given:
         flag = given[0].replace("_", "-")
         raise ValueError(f"got --{flag} with --shard, which has no verdict; leave --{flag} out.")

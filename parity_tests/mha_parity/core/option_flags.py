@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from mha_parity.core.option_values import (
@@ -40,6 +41,11 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "cases": _flag("how many cases (%(default)s)", "N", positive_integer),
     "seed": _flag("which cases (%(default)s)", "N", nonnegative_integer),
     "fail-fast": _flag("stop at the first case that fails"),
+    "max-failures": _flag(
+        "stop at this number of failing cases (%(default)s); 0 asks every case",
+        "N",
+        nonnegative_integer,
+    ),
     "dtypes": _flag("only these dtypes", "A,B", dtypes),
     "features": _flag("only these features", "AXIS=VALUE,...", feature_pairs),
     "timeout": _flag("seconds a call may take (%(default)s)", "S", positive_number),
@@ -80,14 +86,19 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
+def add_options(
+    addoption: Callable[..., Any],
+    prefix: str = "",
+    defaults: Mapping[str, object] = MappingProxyType({}),
+) -> None:
     """Add every option of a run through ``addoption``: argparse's or pytest's.
 
-    The command passes its parser's ``add_argument``; the plugin its group's ``addoption`` and the
-    prefix ``mha-parity-``. Lists given by an option several times are joined.
+    The command passes its parser's ``add_argument``; the plugin its group's ``addoption``, the
+    prefix ``mha-parity-``, and what are other ``defaults`` there. Lists given by an option several
+    times are joined.
     """
     for name, flag in FLAGS.items():
-        plain = getattr(PLAIN, _field(name))
+        plain = defaults.get(name, getattr(PLAIN, _field(name)))
         kind: dict[str, Any] = {"default": plain}
         if plain is False:
             kind = {"action": "store_true"}

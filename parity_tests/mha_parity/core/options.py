@@ -48,6 +48,12 @@ class Options:
     strict_overflow: bool = False
     answers: str | None = None
     fail_fast: bool = False
+    max_failures: int = 40  # as many as a diagnosis reads
+
+    @property
+    def last_failure(self) -> int | None:
+        """The number of the failing case that ends the run; None where every case is asked."""
+        return 1 if self.fail_fast else self.max_failures or None
 
 
 class OptionKeywords(TypedDict, total=False):
@@ -99,6 +105,8 @@ class OptionKeywords(TypedDict, total=False):
         File of recorded answers to judge by, without torch.
     fail_fast
         Stop at the first case that fails; of the 500 first cases, telling ones come first.
+    max_failures
+        Stop at this number of failing cases (40, as many as a diagnosis reads); 0: ask every case.
 
     """
 
@@ -127,3 +135,4 @@ class OptionKeywords(TypedDict, total=False):
     strict_overflow: bool
     answers: str | None
     fail_fast: bool
+    max_failures: int

@@ -169,7 +169,7 @@ class Verdict:
     ``parameters`` are the target's, each with whether some case passed it.
     ``reasons`` counts the inconclusive cases by why they are.
     ``power`` counts, of the ``weighed`` cases, those that would have shown each gross error.
-    ``stopped_early``: the run ended at the first failure, as ``--fail-fast`` asks.
+    ``drawn`` cases were to be asked; ``stopped_early``: the run ended before, at its last failure.
     ``improbable`` counts the outputs with an error that roundings of their dtype do not reach, and
     has the largest of these errors in units of torch's own.
     ``dtype_finding`` says that answers have a narrower dtype than the inputs, where cases fail so.
@@ -202,6 +202,7 @@ class Verdict:
     seconds: float = 0.0
     dtype_finding: str = ""
     source: Source | None = None
+    drawn: int = 0
     stopped_early: bool = False
     reasons: dict[str, int] = field(default_factory=dict)
     improbable: tuple[int, float] = (0, 0.0)
@@ -226,13 +227,11 @@ class Verdict:
             cases = f"{self.passed} of {self.run} cases{self._inconclusive}{self._left_out}"
             return f"Parity holds: {self.target} equals torch in {cases}{self._raising_dtypes}."
         if self.outcome is Outcome.FAIL:
-            cases = f"{self.failed} of {self.run} cases{self._inconclusive}"
+            cases = f"{self._failed_cases}{self._inconclusive}"
             if not self.failed:
                 return f"Parity does not hold: {self.target}: {self._over_run}."
             dtype = f" {self.dtype_finding}, and" if self.dtype_finding else ""
-            stopped = f"stopped at the first failure after {counted_cases(self.run)}"
-            left = f"; {stopped}" if self.stopped_early else ""
-            return f"Parity does not hold: {self.target}{dtype} fails {cases}{left}."
+            return f"Parity does not hold: {self.target}{dtype} fails {cases}."
         if self.failed:
             said = self.failures[0].check_result.detail.partition("\n")[0]
             cases = f"in {self.failed} of {self.run} cases"
@@ -253,6 +252,14 @@ class Verdict:
             what = f"none of {self.run} cases could have shown a bug in {'; '.join(named)}{more}"
             what += ": ask for more"
         return f"Inconclusive: {self.target}: {what}{self._left_out}."
+
+    @property
+    def _failed_cases(self) -> str:
+        """Count the failing cases among those that were asked."""
+        if self.stopped_early and self.run == 1:
+            return "the first case"
+        first = "the first " if self.stopped_early else ""
+        return f"{self.failed} of {first}{self.run} cases"
 
     @property
     def _inconclusive(self) -> str:

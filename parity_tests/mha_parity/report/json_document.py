@@ -38,6 +38,7 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "sentence": verdict.sentence,
         "dtype_finding": verdict.dtype_finding,
         "cases": {
+            "drawn": verdict.drawn,
             "run": verdict.run,
             "passed": verdict.passed,
             "failed": verdict.failed,

@@ -198,12 +198,21 @@ def judged_counts(verdict: Verdict) -> str:
     tested = [row for row in verdict.features if row.status in {"pass", "fail"}]
     named = [feature_words(row) for row in tested if row.axis == "dtype"]
     parts = [
-        counted_cases(verdict.run),
+        _run_cases(verdict),
         *named,
         f"{len(tested)} features",
         f"{len(verdict.checks)} checks",
     ]
     return " · ".join(parts)
+
+
+def _run_cases(verdict: Verdict) -> str:
+    """Return how many cases were asked, and why no more where the run ended before."""
+    if not verdict.stopped_early:
+        return counted_cases(verdict.run)
+    failures = "1 failure" if verdict.failed == 1 else f"{verdict.failed} failures"
+    ended = f"ended at {failures}; --max-failures 0 asks all"
+    return f"{verdict.run} of {counted_cases(verdict.drawn)} ({ended})"
 
 
 def inconclusive_reasons(verdict: Verdict) -> str:

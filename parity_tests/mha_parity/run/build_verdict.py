@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, torch_changes
-from mha_parity.run.case_run import CaseResult, shows_failure
+from mha_parity.run.case_run import CaseResult, end_of_run
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
@@ -53,7 +53,11 @@ def build_verdict(
     """
     summary.refuse_unanswered(target, candidate.convention, case_results)
     facts = candidate.facts
-    rows = summary.feature_rows(case_results, offer, candidate.offer, facts.reasons)
+    ended = end_of_run(options.last_failure, case_results) is not None
+    stopped = ended and len(case_results) < options.cases
+    rows = summary.feature_rows(
+        case_results, offer, candidate.offer, facts.reasons, stopped=stopped
+    )
     parameters = summary.parameters_with_status(facts.parameters, case_results, options)
     notes = (
         *by_answers.recorded_answers_remark(),
@@ -76,7 +80,8 @@ def build_verdict(
         outcome=summary.outcome(case_results, rows, parameters, run_fails, most),
         improbable=summary.improbable(case_results, most),
         run=len(case_results),
-        stopped_early=options.fail_fast and shows_failure(case_results),
+        drawn=options.cases,
+        stopped_early=stopped,
         passed=sum(not (result.fails or result.inconclusive) for result in case_results),
         failed=len(failing),
         inconclusive=sum(result.inconclusive for result in case_results),

@@ -106,12 +106,18 @@ class CaseResult:
         return replace(self, problem=None, reference=None, answer=answer)
 
 
-def shows_failure(case_results: Sequence[CaseResult]) -> bool:
-    """Return whether these cases tell a failing target: a case failed, and a call was answered.
+def end_of_run(last_failure: int | None, case_results: Sequence[CaseResult]) -> int | None:
+    """Return after how many cases a run ends at its last failure; None where it goes on.
 
-    A target that raises in its first cases may be one that cannot be called at all.
+    It goes on until a call was answered: a target that raises in its first cases may be one that
+    cannot be called at all.
     """
-    return any(each.fails for each in case_results) and any(each.answered for each in case_results)
+    failed, answered = 0, False
+    for number, each in enumerate(case_results, start=1):
+        failed, answered = failed + each.fails, answered or each.answered
+        if last_failure and failed >= last_failure and answered:
+            return number
+    return None
 
 
 def is_measured(place: int) -> bool:

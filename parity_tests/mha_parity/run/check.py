@@ -15,7 +15,7 @@ from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import active_record, asks_torch, load_torch, using_record
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
-from mha_parity.run.case_run import CaseResult, shows_failure
+from mha_parity.run.case_run import CaseResult, end_of_run
 from mha_parity.run.chunks import WHOLE, Shard, run_chunks
 from mha_parity.run.executors import STAYS, can_move, process_count, processes, run_chunks_on
 from mha_parity.run.failure_groups import failure_groups
@@ -108,14 +108,18 @@ def run_all(
         else:
             cases = recorded_cases(record, offer, options)
             options = without_torch(options, cases)
-        for chunk in _chunks(candidate, options, target, cases, progress, shard, executor):
+        start = fresh.start if options.diagnose else _nothing
+        for chunk in _chunks(candidate, options, target, cases, progress, shard, executor, start):
             kept.add(chunk.case_results)
             systematic.merge(chunk.systematic)
             there = there or chunk.environment
-            if options.fail_fast and shows_failure(case_results):
+            end = end_of_run(options.last_failure, case_results)
+            if end is not None:
+                # Failures of earlier chunks are not known within a chunk, which may go beyond.
+                del case_results[end:]
                 break
-            if options.diagnose and shard.size(options.cases) >= SAMPLED_FROM:
-                fresh.start()
+            if shard.size(options.cases) >= SAMPLED_FROM:
+                start()
         state = state_findings(candidate, case_results, fresh) if options.diagnose else []
     found = there or environment(None if record is None else record.environment)
     seconds = time.perf_counter() - started
@@ -175,6 +179,7 @@ def _chunks(
     progress: Progress | None,
     shard: Shard,
     executor: Executor | None,
+    on_failure: Callable[[], None],
 ) -> Iterator[ChunkResult]:
     """Yield the results of the cases chunk by chunk, from this process or from others."""
     total = shard.size(options.cases)
@@ -192,7 +197,13 @@ def _chunks(
     number = 1 if executor is not None else count
     with nullcontext(executor) if number == 1 else processes(number) as elsewhere:
         if elsewhere is None or target is None:
-            fail_fast = options.fail_fast
-            yield from run_chunks(candidate, cases, settings, tick, shard, fail_fast=fail_fast)
+            last = options.last_failure
+            yield from run_chunks(
+                candidate, cases, settings, tick, shard, last_failure=last, on_failure=on_failure
+            )
         else:
             yield from run_chunks_on(elsewhere, target, options, cases, settings, tick, shard)
+
+
+def _nothing() -> None:
+    """Start no process: nothing is diagnosed."""

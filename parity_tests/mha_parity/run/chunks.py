@@ -58,21 +58,21 @@ def run_chunk(
     candidate: Candidate,
     cases: Sequence[Case],
     settings: JudgeSettings,
-    tick: Callable[[], None],
+    tick: Callable[[CaseResult], None],
     first: int = 0,
     step: int = 1,
     *,
-    fail_fast: bool = False,
+    last_failure: int | None = None,
 ) -> ChunkResult:
-    """Run cases on an open candidate, all or up to the first failure; ``tick`` follows each.
+    """Run cases on an open candidate, all or up to a number of failures; ``tick`` follows each.
 
-    A failure ends them once a case was answered: a target that only raised may be one that cannot
-    be called.
+    Failures end them once a case was answered: a target that only raised may be one that cannot be
+    called.
     ``first`` is the place of the first of them in the run, ``step`` the distance to the next.
     """
     chunk = ChunkResult([], SystematicErrorTest())
-    kept = 0
-    failed = answered = False
+    kept = failed = 0
+    answered = False
     for number, case_result in enumerate(run_cases(candidate, cases, settings, first, step)):
         place = first + step * number
         if (
@@ -86,9 +86,9 @@ def run_chunk(
         kept += keep
         without_arrays = case_result.without_arrays(with_answer=is_sampled(place // step))
         chunk.case_results.append(case_result if keep else without_arrays)
-        tick()
-        failed, answered = failed or case_result.fails, answered or case_result.answered
-        if fail_fast and failed and answered:
+        tick(case_result)
+        failed, answered = failed + case_result.fails, answered or case_result.answered
+        if last_failure and failed >= last_failure and answered:
             break
     return chunk
 
@@ -100,18 +100,26 @@ def run_chunks(
     tick: Callable[[int], None],
     shard: Shard = WHOLE,
     *,
-    fail_fast: bool = False,
+    last_failure: int | None = None,
+    on_failure: Callable[[], None],
 ) -> Iterator[ChunkResult]:
-    """Yield the chunks of a run in this process; ``tick`` gets the number of cases done."""
+    """Yield the chunks of a run in this process.
+
+    ``tick`` gets the number of cases done; ``on_failure`` follows each failing case.
+    """
     done = 0
 
-    def one_more() -> None:
+    def one_more(case_result: CaseResult) -> None:
         nonlocal done
         done += 1
         tick(done)
+        if case_result.fails:
+            on_failure()
 
     for first, some in split(cases, shard):
-        yield run_chunk(candidate, some, settings, one_more, first, shard.of, fail_fast=fail_fast)
+        yield run_chunk(
+            candidate, some, settings, one_more, first, shard.of, last_failure=last_failure
+        )
 
 
 def split(cases: Iterable[Case], shard: Shard) -> Iterator[tuple[int, Sequence[Case]]]:

@@ -203,7 +203,7 @@ def run_here(
     with _OpenTarget.lock, in_one_thread(blas=True):
         candidate = _OpenTarget.of(run, target, options)
         chunk = run_chunk(
-            candidate, cases, settings, _nothing, place, step, fail_fast=options.fail_fast
+            candidate, cases, settings, _nothing, place, step, last_failure=options.last_failure
         )
         # So that the collecting process need not load torch to name its version.
         chunk.environment = environment()
@@ -235,5 +235,5 @@ class _OpenTarget:
         return cls._candidate
 
 
-def _nothing() -> None:
+def _nothing(_: object) -> None:
     """Do nothing: other processes show no progress."""

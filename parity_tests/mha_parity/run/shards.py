@@ -39,6 +39,7 @@ def run_shard(
     candidate: Candidate, options: Options, target: str, shard: Shard, progress: Progress
 ) -> ShardRun:
     """Run one shard of the cases, and keep what the verdict over the whole run needs."""
+    options = replace(options, max_failures=0)  # a shard knows nothing of the others' failures
     with using_record(record_of(options)):
         found, ran = run_all(candidate, options, target, progress, shard)
     return ShardRun(target, options, shard, ran.cases, found)

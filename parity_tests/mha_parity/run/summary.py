@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # Values that replace the normal ones in a few cases: a short run may have none of them.
 PARTIAL_BIASES = frozenset({("bias", "in"), ("bias", "out")})
 NOT_DRAWN = "--cases 500 has some"
+ENDED = "the run ended before"
 
 
 def outcome(
@@ -83,11 +84,14 @@ def feature_rows(
     asked: Offer,
     offer: Offer,
     reasons: Mapping[tuple[str, str], str],
+    *,
+    stopped: bool = False,
 ) -> tuple[FeatureRow, ...]:
     """Return one row a feature: fail, pass, inconclusive (no case can show it), not offered.
 
-    Or "not drawn": the values that replace normal ones, where no case of a short run has them, or
-    one alone in which every row comes out as NaN.
+    Or "not drawn": what no case could show of a run that ``stopped`` at its failures, and the
+    values that replace normal ones, where no case of a short run has them, or one alone in which
+    every row comes out as NaN.
 
     ``asked`` is what the run drew from; ``reasons`` say why a feature is not offered. Of gradients
     that are offered and not asked for, or of their absence, there is no row.
@@ -108,8 +112,9 @@ def feature_rows(
 
     def row(axis: str, value: str) -> FeatureRow:
         judged = failed[axis, value] or informative[axis, value]
-        if value in EXTREME_VALUES and value in asked[axis] and not judged:
-            return FeatureRow(axis, value, "not drawn", seen[axis, value], NOT_DRAWN)
+        if (stopped or value in EXTREME_VALUES) and value in asked[axis] and not judged:
+            why = ENDED if stopped else NOT_DRAWN
+            return FeatureRow(axis, value, "not drawn", seen[axis, value], why)
         if value in asked[axis]:
             found = _row(axis, value, seen, failed, informative)
             return replace(found, seconds=seconds_of[axis, value])

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -324,21 +325,30 @@ class Noted:
 
 
 def test_options_are_the_command_s() -> None:
-    """One definition serves both: same names, types, defaults and help, but for two of its own."""
+    """One definition serves both: same names, types, defaults and help, but for two of its own.
+
+    All cases are asked, since each feature has a test.
+    """
     ours, command = Noted(), Noted()
     pytest_plugin.pytest_addoption(ours)  # type: ignore[arg-type]  # what it needs of a parser
     add_options(command.addoption)
     own = {"target", "xfail"}
     assert own == set(ours.options) - set(command.options)
+    assert 0 == ours.options["max-failures"]["default"]
+    command.options["max-failures"] |= {"default": 0}
     assert command.options == {k: v for k, v in ours.options.items() if k not in own}
 
 
 def test_without_options_the_defaults_are_those_of_a_run() -> None:
-    """An empty command line, and a pytest without options, ask for ``Options()``."""
-    for prefix in ("", pytest_plugin.PREFIX):
+    """An empty command line, and a pytest without options, ask for ``Options()``.
+
+    The plugin asks all cases, since each feature has a test.
+    """
+    for prefix, defaults in (("", {}), (pytest_plugin.PREFIX, {"max-failures": 0})):
         parser = argparse.ArgumentParser()
-        add_options(parser.add_argument, prefix)
-        assert from_namespace(parser.parse_args([]), prefix) == Options()
+        add_options(parser.add_argument, prefix, defaults)
+        expected = replace(Options(), max_failures=defaults.get("max-failures", 40))
+        assert from_namespace(parser.parse_args([]), prefix) == expected
 
 
 REPEATED = {

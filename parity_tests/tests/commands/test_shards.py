@@ -221,6 +221,7 @@ def test_what_makes_no_sense_for_a_shard_is_one_sentence(
     words += ["--json", "shard.json"]
     assert_refused([*words, "--html", "page.html"], "got --html with --shard, which has no", capsys)
     assert_refused([*words, "--fail-fast"], "leave --fail-fast out", capsys)
+    assert_refused([*words, "--max-failures", "3"], "leave --max-failures out", capsys)
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/"])

@@ -96,7 +96,7 @@ SENTENCES: list[tuple[Verdict, str]] = [
     ),
     (
         verdict(FAIL, 1, stopped_early=True),
-        "Parity does not hold: f fails 1 of 9 cases; stopped at the first failure after 9 cases.",
+        "Parity does not hold: f fails 1 of the first 9 cases.",
     ),
     (
         verdict(FAIL, failures=(failure("bias", "is 3 (a) long."), failure("sum", "is 4."))),
@@ -151,12 +151,12 @@ def test_a_verdict_is_one_sentence(found: Verdict, sentence: str) -> None:
 
 
 def test_a_run_of_one_case_has_one_case() -> None:
-    """Kills the plural for one."""
+    """Kills the plural for one, and "the first 1"."""
     one = Verdict(
         target="f", convention="qkv", outcome=FAIL, run=1, passed=0, failed=1, inconclusive=0,
         features=(), checks=(), failures=(), stopped_early=True,
     )  # fmt: skip
-    assert one.sentence.endswith("fails 1 of 1 cases; stopped at the first failure after 1 case.")
+    assert one.sentence.endswith("f fails the first case.")
 
 
 def test_an_untried_mask_is_said_beside_fewer_digits() -> None:

@@ -256,7 +256,10 @@ def test_the_red_run_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_the_failing_test_shown_is_the_real_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_pytest_in: Callable[..., pytest.RunResult]
 ) -> None:
-    """The page on pytest shows what pytest prints of the example with a wrong scale."""
+    """The page on pytest shows what pytest prints of the example with a wrong scale.
+
+    The line of its summary, too.
+    """
     for name in ("CI", "BUILD_NUMBER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
@@ -269,6 +272,8 @@ def test_the_failing_test_shown_is_the_real_one(
     printed = run_pytest_in(tmp_path, "test_attention.py")
     assert 1 == printed.ret
     assert [] == missing(shown, printed.stdout.str())
+    (summary,) = re.findall(r"```text\n(FAILED .*?)```", page, flags=re.DOTALL)
+    assert [] == missing(summary, printed.stdout.str())
 
 
 def test_the_commands_named_exist() -> None:

@@ -220,7 +220,8 @@ def test_the_failure_that_is_shown_has_rows_and_keys() -> None:
 
     offered = make_offer(form="qkv", projection="none", inputs=("cross",), size=("small", "empty"))
     found = check(
-        FunctionCandidate("negated", negated, offered), Options(cases=160, diagnose=False)
+        FunctionCandidate("negated", negated, offered),
+        Options(cases=160, diagnose=False, max_failures=0),
     )
     sizes = [(f.case.batch, f.case.queries, f.case.keys) for f in found.failures]
     assert any(row.failed for row in found.features if row.value == "empty")

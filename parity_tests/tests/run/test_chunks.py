@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SIZE = 24  # cases of a chunk here
 
 
-def _quiet() -> None:
+def _quiet(_: object) -> None:
     """Hear nothing."""
 
 
@@ -60,7 +60,8 @@ def verdict_by(
     def verdict(name: str, jobs: int, **asked: Any) -> tuple[Verdict, list[tuple[int, int]]]:
         heard: list[tuple[int, int]] = []
         target = f"{SUBJECTS}/{name}"
-        options = Options(cases=SIZE + 7, seed=5, jobs=jobs, shrink=False, diagnose=False, **asked)
+        quick = {"cases": SIZE + 7, "seed": 5, "shrink": False, "diagnose": False}
+        options = Options(jobs=jobs, **quick | asked)
         with opened(target, options) as candidate:
             found = check(candidate, options, target=target, progress=lambda *n: heard.append(n))
         return found, heard
@@ -88,11 +89,16 @@ def test_the_verdict_does_not_depend_on_the_number_of_processes(
     ]
 
 
-def test_the_first_failure_does_not_depend_on_the_number_of_processes(
-    verdict_by: Callable[..., tuple[Verdict, list[tuple[int, int]]]],
+@pytest.mark.parametrize(
+    "asked",
+    [{"fail_fast": True}, {"max_failures": 4}, {"max_failures": 12, "cases": 3 * SIZE}],
+    ids=repr,
+)
+def test_where_a_run_ends_does_not_depend_on_the_number_of_processes(
+    asked: dict[str, int], verdict_by: Callable[..., tuple[Verdict, list[tuple[int, int]]]]
 ) -> None:
-    """Under ``--fail-fast`` one and two processes end at the same case with the same sentence."""
-    one, two = (verdict_by("wrong_scale.py:f", n, fail_fast=True)[0] for n in (1, 2))
+    """One and two processes end at the same case with the same sentence, within a chunk or not."""
+    one, two = (verdict_by("wrong_scale.py:f", n, **asked)[0] for n in (1, 2))
     assert one.stopped_early
     assert one.sentence == two.sentence
     assert one.failures == two.failures
@@ -134,7 +140,7 @@ def test_a_part_keeps_the_arrays_of_few_failures(monkeypatch: pytest.MonkeyPatch
         FunctionCandidate("zeros", _zeros, offer),
         cases,
         settings_of(Options()),
-        lambda: heard.append(None),
+        lambda _: heard.append(None),
     )
     assert len(heard) == len(part.case_results) == len(cases)
     assert sum(case_result.fails for case_result in part.case_results) > 4

@@ -1,4 +1,4 @@
-"""``--fail-fast`` ends a run at the first case that fails, however many processes judge."""
+"""``--fail-fast`` ends a run at the first case that fails, ``--max-failures`` at the nth."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.report.json_document import verdict_document
+from mha_parity.report.wording import judged_counts
 from mha_parity.run.check import check
+from mha_parity.run.chunks import KEPT_FAILURES
 from mha_parity.run.narrowing import cases_for
+from mha_parity.run.summary import ENDED
 
 QUICK = {"shrink": False, "diagnose": False, "fail_fast": True}
+ALL = {"fail_fast": False, "max_failures": 0}
 
 
 def wrong_from_two_samples(problem: Problem) -> Array:
@@ -44,22 +48,61 @@ def crashes_for_one_sample(problem: Problem) -> Array:
     return crashes(problem) if problem.case.batch == 1 else right(problem)
 
 
-def judged(function: object, cases: int) -> Verdict:
-    """Judge a function of problems up to its first failure."""
+def judged(function: object, cases: int, **asked: int) -> Verdict:
+    """Judge a function of problems, up to its first failure if nothing else is asked."""
     plain = whole_offer() | {"weights": ("none",), "size": ("small",), "dtype": ("float64",)}
     candidate = FunctionCandidate("f", function, plain)
-    return check(candidate, Options(cases=cases, **QUICK))  # type: ignore[arg-type]  # options vary
+    return check(candidate, Options(cases=cases, **QUICK | asked))  # type: ignore[arg-type]  # options vary
 
 
 def test_a_run_ends_at_the_first_failure() -> None:
     """One case fails, the last that was asked; the sentence and the document say so."""
     verdict = judged(wrong_from_two_samples, 40)
-    stopped = f"stopped at the first failure after {verdict.run} case"
+    stopped = f"fails 1 of the first {verdict.run} cases."
 
     assert (Outcome.FAIL, 1, 1) == (verdict.outcome, verdict.outcome.exit_status, verdict.failed)
     assert verdict.run < 40
     assert stopped in verdict.sentence
     assert verdict_document(verdict)["cases"]["stopped_early"] is True
+
+
+def zeros(problem: Problem) -> Array:
+    """Return zeros for every problem."""
+    return np.zeros_like(right(problem))
+
+
+def test_a_run_ends_at_as_many_failures_as_a_diagnosis_reads() -> None:
+    """By default the arrays of all failing cases are kept; ``max_failures=0`` asks every case."""
+    usual, whole = (judged(zeros, 60, **each) for each in ({"fail_fast": False}, ALL))
+    assert KEPT_FAILURES == Options().max_failures == usual.failed
+    assert (True, 60) == (usual.stopped_early, usual.drawn)
+    assert KEPT_FAILURES < usual.run < 60, "a few cases have zeros for an answer"
+    assert f"fails 40 of the first {usual.run} cases." in usual.sentence
+    assert f"{usual.run} of 60 cases (ended at 40 failures; --max-failures 0" in judged_counts(
+        usual
+    )
+    assert (False, 60) == (whole.stopped_early, whole.run)
+    assert judged_counts(whole).startswith("60 cases · ")
+
+
+def test_features_behind_the_end_are_not_drawn() -> None:
+    """They are no features that no case could judge: the run ended before."""
+    ended = judged(zeros, 60, max_failures=5, fail_fast=False)
+    rows = {(row.axis, row.value): row for row in ended.features}
+    behind = [row for row in ended.features if row.status == "not drawn"]
+    assert behind
+    assert {ENDED} == {row.note for row in behind}
+    assert "fail" == rows["dtype", "float64"].status
+    assert not any(row.status == "inconclusive" for row in ended.features)
+
+
+def test_the_last_failure_may_be_the_last_case() -> None:
+    """Where all cases are asked the run did not end early, whatever failed last."""
+    first = judged(zeros, 12, max_failures=1, fail_fast=False)
+    whole = judged(zeros, first.run, **ALL)
+    exact = judged(zeros, first.run, max_failures=whole.failed, fail_fast=False)
+    assert not exact.stopped_early
+    assert whole.sentence == exact.sentence
 
 
 def test_a_target_that_raises_first_is_asked_until_it_answers() -> None:
