@@ -39,8 +39,9 @@ A target is a function, a class, or text: ``"package.module:name"``, ``"path/to/
 ``Options``
     The options of a run; their names are the keywords of the three functions above.
 
-The command ``mha-parity`` does the same from a shell: see ``mha-parity --help``. Importing this
-package loads neither numpy nor torch.
+Only these names are public: the packages and modules listed below are not, and change without
+notice. The command ``mha-parity`` does the same from a shell: see ``mha-parity --help``. Importing
+this package loads neither numpy nor torch.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if getattr(asked, "github", False):
             from mha_parity.report import github
 
-            sys.stdout.write(f"{github.could_not_judge(str(mistake))}\n")
+            sys.stdout.write(f"{github.could_not_judge(str(mistake), asked.targets)}\n")
         return COULD_NOT_START
     except KeyboardInterrupt as stop:
         place = f" while {stop}" if str(stop) else ""

@@ -26,6 +26,7 @@ from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.calls import Call, as_they_stand
+from mha_parity.targets.dropped_results import dropped_results
 from mha_parity.targets.own_backward import own_backward
 from mha_parity.targets.stand_ins import imported_in_name
 
@@ -97,6 +98,7 @@ class MonitoredCandidate:
         self.facts = dataclasses.replace(
             bound.facts,
             own_backward=own_backward(bound.subject),
+            dropped=dropped_results(bound.subject),
             not_installed=imported_in_name(bound.subject),
         )
         self._forbid = tuple(forbid)

@@ -126,17 +126,19 @@ def from_namespace(namespace: object, prefix: str = "") -> Options:
 
 
 def with_keywords(options: Options, keywords: Mapping[str, object]) -> Options:
-    """Return ``options`` with the fields that keywords name, held to the command line's rules.
+    """Return ``options`` with the fields that keywords name, all held to the command line's rules.
 
     Raises
     ------
     ValueError
-        A keyword is no field of ``Options``, or its value is none that the command would take.
+        A keyword is no field of ``Options``, or a value is none that the command would take.
 
     """
     known = tuple(field.name for field in dataclasses.fields(Options))
     given: dict[str, Any] = {}
-    for name, value in keywords.items():
+    own = {name: getattr(options, name) for name in known}
+    changed = {name: value for name, value in own.items() if value != getattr(PLAIN, name)}
+    for name, value in {**changed, **keywords}.items():
         try:
             field = one_of(name, known, "option")
             given[field] = _parsed(field, value)

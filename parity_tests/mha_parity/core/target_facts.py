@@ -21,8 +21,9 @@ class TargetFacts:
     ``reasons`` says why a feature that was tried is not offered. ``parameters`` are those of its
     constructor and call. ``answer_dtypes`` maps dtypes to the narrower ones that they are answered
     in. ``own_weights`` are those that it is judged with over all else. ``own_backward`` says what
-    of it has a backward pass of its own, ``not_installed`` which libraries it imports that are
-    missing, and ``compiles`` whether its library compiles each operation for each size.
+    of it has a backward pass of its own, ``dropped`` which call of its code has no effect,
+    ``not_installed`` which libraries it imports that are missing, and ``compiles`` whether its
+    library compiles each operation for each size.
     """
 
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class TargetFacts:
     answer_dtypes: dict[str, str] = field(default_factory=dict)
     own_weights: OwnWeights | None = None
     own_backward: str = ""
+    dropped: str = ""
     not_installed: tuple[str, ...] = ()
     compiles: bool = False
 

@@ -59,7 +59,7 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
     full = wording.failures_in_full(verdict)
     for failure in full[:1]:
         yield from _failure(failure)
-    others = [each.check_result.check for each in verdict.failures if each not in full[:1]]
+    others = [each.check_result.check for each in wording.failures_in_brief(verdict, full[:1])]
     if others:
         yield "also fails", ", ".join(dict.fromkeys(others))
     if not verdict.failed:

@@ -34,9 +34,12 @@ def workflow_commands(verdicts: Iterable[Verdict]) -> Iterator[str]:
         yield f"::{LEVEL[verdict.outcome]} {properties}::{_data(_message(verdict))}"
 
 
-def could_not_judge(sentence: str) -> str:
-    """Return the workflow command for a run that came to no verdict."""
-    return f"::error title=mha-parity::{_data(sentence)}"
+def could_not_judge(sentence: str, targets: Iterable[str] = ()) -> str:
+    """Return the workflow command for a run that came to no verdict, at the target's file."""
+    files = (target.rpartition(":")[0] or target for target in targets)
+    place = next((f"file={_property(_from_workspace(each))}," for each in files
+                  if Path(each).is_file()), "")  # fmt: skip
+    return f"::error {place}title=mha-parity::{_data(sentence)}"
 
 
 def _message(verdict: Verdict) -> str:

@@ -39,7 +39,7 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     full = wording.failures_in_full(verdict)
     for failure in full:
         yield from ("", *_failure(failure))
-    others = [each.check_result.check for each in verdict.failures if each not in full]
+    others = [each.check_result.check for each in wording.failures_in_brief(verdict, full)]
     if others:
         yield from ("", f"Also fails: {escaped(', '.join(dict.fromkeys(others)))}.")
     if verdict.pictures:

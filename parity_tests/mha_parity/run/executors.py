@@ -14,7 +14,7 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
-from multiprocessing import parent_process
+from multiprocessing import active_children, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -122,9 +122,23 @@ def _end_with_caller() -> None:
 @contextmanager
 def processes(number: int) -> Iterator[Executor]:
     """Start processes of this machine; what they have not begun when this is left is dropped."""
-    executor = ProcessPoolExecutor(number, _SpawnWithoutMain(), _end_with_caller)
+    with ending_at_once(ProcessPoolExecutor(number, _SpawnWithoutMain(), _end_with_caller)) as pool:
+        yield pool
+
+
+@contextmanager
+def ending_at_once(executor: Executor) -> Iterator[Executor]:
+    """Yield an executor of processes; an error or an interrupt ends what they are at.
+
+    An executor waits for all that its processes have begun, which takes a minute and more.
+    """
+    others = set(active_children())
     try:
         yield executor
+    except BaseException:
+        for child in set(active_children()) - others:
+            child.terminate()
+        raise
     finally:
         executor.shutdown(cancel_futures=True)
 

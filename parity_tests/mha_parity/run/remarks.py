@@ -32,6 +32,7 @@ def not_served_remarks(
     found = (
         *map(not_installed, facts.not_installed),
         f"gradients were judged too: {backward}." if backward else "",
+        facts.dropped,
         "" if own is None else own.sentence,
         "" if own is None else own.limit,
         answer_dtype.remark(facts.answer_dtypes, options),

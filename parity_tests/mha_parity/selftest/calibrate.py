@@ -25,6 +25,7 @@ from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.features import AXES
 from mha_parity.judging.output import DEFAULT_SETTINGS, K
 from mha_parity.oracle.reference import reference_answer
+from mha_parity.run.executors import ending_at_once
 from mha_parity.selftest.calibrate_case import (
     FAMILIES,
     Counts,
@@ -121,7 +122,7 @@ def _mapper(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
     if not workers:
         yield map
         return
-    with ProcessPoolExecutor(workers, initializer=_one_thread) as pool:
+    with ending_at_once(ProcessPoolExecutor(workers, initializer=_one_thread)) as pool:
         yield pool.map
 
 

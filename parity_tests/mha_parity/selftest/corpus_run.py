@@ -139,7 +139,10 @@ def judge_all(
         entry for entry in entries if Path(entry.target(sources).rpartition(":")[0]).exists()
     ]
     outcomes = []
-    with progress(console, "corpus") as tick, ThreadPoolExecutor(WORKERS) as pool:
+    with (
+        progress(console, "corpus", unit="attentions") as tick,
+        ThreadPoolExecutor(WORKERS) as pool,
+    ):
         judged = pool.map(lambda entry: judge_entry(entry, sources, options), at_hand)
         for done, outcome in enumerate(judged, start=1):
             outcomes.append(outcome)

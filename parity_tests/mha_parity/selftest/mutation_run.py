@@ -22,6 +22,7 @@ from mha_parity.core.options import Options
 from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.report.pipe_console import PipeConsole
 from mha_parity.report.progress import progress
+from mha_parity.run.executors import ending_at_once
 from mha_parity.selftest import planted_run
 from mha_parity.selftest.mutant import run_mutants, suite_cases
 from mha_parity.selftest.mutation_matrix import (
@@ -93,7 +94,7 @@ def run_matrix(
     A bug that can be in none of them is run in its own dtypes.
     """
     found: dict[tuple[str, str], MutantResult] = {}
-    with ProcessPoolExecutor(WORKERS) as pool:
+    with ending_at_once(ProcessPoolExecutor(WORKERS)) as pool:
         tasks = [
             pool.submit(run_named, ids, dtype, seed, cases) for ids, dtype in mutation_tasks(dtypes)
         ]
@@ -136,10 +137,10 @@ def main(asked: argparse.Namespace) -> int:
     dtypes: tuple[str, ...] = asked.dtype
     matrices: list[KillMatrix] = []
     for seed in range(asked.seed, asked.seed + asked.seeds):
-        with progress(console, f"the catalogue, seed {seed}") as tick:
+        with progress(console, f"the catalogue, seed {seed}", "running", "tasks") as tick:
             matrices.append(run_matrix(seed, asked.cases, dtypes, tick))
         print_matrix(matrices[-1], dtypes, seed, console, whole=len(matrices) == 1)
-    with progress(console, "the planted bugs") as tick:
+    with progress(console, "the planted bugs", "running", "bugs") as tick:
         seen = planted_run.detections(planted_run.planted(), count=asked.cases, tick=tick)
     planted_run.print_detections(seen, console)
     if asked.markdown:

@@ -97,7 +97,8 @@ def _incomplete(text: str) -> str:
     """Say what a target without an attribute lacks."""
     path = Path(text).expanduser()
     if path.is_dir():
-        return f"which is a folder, but should be {FORMS}."
+        kind = "a folder" if text else "empty"
+        return f"which is {kind}, but should be {FORMS}."
     if path.is_file():
         return _without_name(text, path)
     if path.suffix in SUFFIXES:
@@ -122,6 +123,8 @@ def _without_name(text: str, path: Path) -> str:
         raise
     except (OSError, ValueError) as error:
         return f"which cannot be read: {error}."
+    if not names and path.suffix == ".ipynb":
+        return "whose cells define no public function and no class; write one, or name a file."
     if not names:
         return "which defines no public function and no class; write one, or name another file."
     named = f"one of {_few(names)}" if len(names) > 1 else names[0]

@@ -92,6 +92,20 @@ def test_a_keyword_is_held_to_the_rules_of_its_option() -> None:
             with_keywords(Options(), keywords)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (Options(cases=-3), "cases: got '-3', but should be a whole number from 1 up."),
+        (Options(fully_masked="half"), "fully_masked: got 'half', "),  # type: ignore[arg-type]  # wrong on purpose
+    ],
+    ids=["cases", "fully_masked"],
+)
+def test_options_are_held_to_the_rules_of_the_command(options: Options, said: str) -> None:
+    """Kills options that are taken as they are: no case was judged, or a policy was ignored."""
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        with_keywords(options, {"seed": 1})
+
+
 def test_every_keyword_may_be_left_out() -> None:
     """For a type checker too. Kills a call that has to name all of them."""
     assert not OptionKeywords.__required_keys__

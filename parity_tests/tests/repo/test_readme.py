@@ -123,13 +123,26 @@ def test_the_page_on_torch_is_what_the_command_writes(tmp_path: Path) -> None:
     assert published == found
 
 
-def test_pictures_and_links_exist() -> None:
-    """Every relative link and picture of the README leads to a file of the repository."""
-    links = re.findall(r"\]\(([^)#:]+)\)|src=\"([^\":]+)\"", README)
+def lost_links(text: str, folder: Path) -> list[str]:
+    """Return the relative links and pictures of a page that lead to no file."""
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)|src=\"([^\":]+)\"", text)
+    assert links
+    return [one or other for one, other in links if not (folder / (one or other)).exists()]
 
-    assert len(links) >= 5
-    for link in (one or other for one, other in links):
-        assert (ROOT / link).is_file(), link
+
+@pytest.mark.parametrize("page", ["README.md", ".github/CONTRIBUTING.md"])
+def test_pictures_and_links_exist(page: str) -> None:
+    """Every relative link and picture leads to a file of the repository."""
+    path = ROOT / page
+    assert [] == lost_links(path.read_text(encoding="utf-8"), path.parent)
+
+
+@pytest.mark.parametrize("link", ["](lost.md)", "](lost.md#part)", '<img src="lost.png">'])
+def test_a_lost_link_is_found(link: str) -> None:
+    """Kills a link with the place in its page taken for none."""
+    assert ["lost." + link.partition("lost.")[2].rstrip(')">').partition("#")[0]] == lost_links(
+        link, ROOT
+    )
 
 
 def unreachable(project: dict[str, Any], text: str) -> list[str]:

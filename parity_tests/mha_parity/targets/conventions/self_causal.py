@@ -9,6 +9,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import absolute_difference
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -69,10 +70,7 @@ def row_moves(first: Array, second: Array) -> Array:
     """Return by how much each row moves at most: NaN is the same as NaN, and nothing else is."""
     if first.shape != second.shape:
         return np.full(first.shape[1], np.inf)
-    with np.errstate(invalid="ignore"):
-        moved = np.abs(first.astype(np.float64) - second)
-    same = (first == second) | (np.isnan(first) & np.isnan(second))
-    whole = np.where(same, 0, np.nan_to_num(moved, nan=np.inf))
+    whole = absolute_difference(first, second)
     others = tuple(axis for axis in range(whole.ndim) if axis != 1)
     return np.asarray(whole.max(axis=others, initial=0))
 
