@@ -1,19 +1,21 @@
 """Functions like torch's that hide the future unless is_causal=False is passed."""
 
-import numpy as np
+import math
+
+import torch
 
 
-def attention(query, key, value, is_causal=True, scale=None):
-    """Return softmax(scale q k^T) v of arrays (..., L, D)."""
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = query @ np.swapaxes(key, -1, -2) * np.asarray(scale, dtype=query.dtype)
+def attention(query, key, value, is_causal=True):
+    """Return softmax(q k^T / sqrt(D)) v of tensors (..., L, D); causal for S = L alone."""
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
     if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True) @ value
+        rows = query.shape[-2]
+        keep = torch.ones(rows, rows, dtype=torch.bool).tril()
+        scores = scores.masked_fill(~keep, float("-inf"))
+    return scores.softmax(-1) @ value
 
 
-def always_causal(query, key, value, is_causal=True, scale=None):
+def always_causal(query, key, value, is_causal=True):
     """Return the same, but the future is hidden whatever is_causal is."""
     del is_causal
-    return attention(query, key, value, True, scale)
+    return attention(query, key, value)

@@ -65,6 +65,10 @@ class SDPA(Convention):
         takes = self._called.takes
         masks = (p for p in self.parameters if p.role in ESSENTIAL - {Role.KEYWORDS})
         more = {p.name for p in masks} - self.own_masks
+        # Where the future is hidden by default the names are torch's and the calls are not.
+        more |= {
+            p.name for p in self.call_parameters if p.name == "is_causal" and p.default is True
+        }
         masked = takes("attn_mask") and not more
         self._adds = masked and documented_added(self.subject, "attn_mask")
         if self._adds:
@@ -165,18 +169,11 @@ class SDPA(Convention):
             yield "is_causal", True
         elif (masked or problem.is_causal) and self._called.takes("attn_mask"):
             yield "attn_mask", arguments.array("attn_mask", self._mask(problem))
-        if self._causal_by_default and self.own_masks and not by_rule:
-            yield "is_causal", False
         if problem.given_scale is not None:
             yield "scale", problem.given_scale
         grouped_heads = problem.num_kv_heads != problem.num_heads
         if grouped_heads and self._called.takes("enable_gqa"):
             yield "enable_gqa", True
-
-    @property
-    def _causal_by_default(self) -> bool:
-        """Whether the future is hidden where nothing is said of it, unlike in torch."""
-        return any(p.name == "is_causal" and p.default is True for p in self.call_parameters)
 
     def _mask(self, problem: Problem) -> Array:
         """Return one mask of all: (L, S) where it is that alone, else (N, H or 1, L, S)."""
