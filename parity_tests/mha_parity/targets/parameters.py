@@ -203,6 +203,22 @@ def switches_of_config(subject: Any, config: str) -> tuple[Parameter, ...]:
     )  # fmt: skip
 
 
-def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str, bool]:
-    """Return what the parameters get that say whether a call is made in training."""
-    return {p.name: MODES[p.name] != training for p in named if p.name in MODES}
+def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str, Any]:
+    """Return what the parameters get that say whether a call is made in training.
+
+    A required module of dropout is a function that drops nothing.
+    """
+    named = list(named)
+    modes = {p.name: MODES[p.name] != training for p in named if p.name in MODES}
+    return {**modes, **dict.fromkeys(required_dropouts(named), unchanged)}
+
+
+def required_dropouts(named: Iterable[inspect.Parameter]) -> list[str]:
+    """Return the names of required parameters whose annotation is a module of dropout."""
+    said = ((p, getattr(p.annotation, "__name__", p.annotation)) for p in named)
+    return [p.name for p, of in said if p.default is p.empty and str(of).endswith("Dropout")]
+
+
+def unchanged(rows: Any) -> Any:
+    """Return what a module of dropout returns outside of training."""
+    return rows

@@ -126,7 +126,7 @@ class Convention(ABC):
         """Return the function whose parameters are those of the call; a class's takes ``self``."""
         return forward(self.subject) if isinstance(self.subject, type) else self.subject
 
-    def modes(self, *, training: bool) -> dict[str, bool]:
+    def modes(self, *, training: bool) -> dict[str, Any]:
         """Return what the parameters of a call get that say whether it is made in training."""
         return parameters.modes_of(self._named[1], training=training)
 

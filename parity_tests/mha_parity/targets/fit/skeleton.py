@@ -161,7 +161,9 @@ class Skeleton:
         values |= self._masks("call")
         is_class = isinstance(self._fitted.subject, type)
         gap = False
-        for each in parameters.of_callable(self._fitted.entry(), skip_self=is_class):
+        named = parameters.of_callable(self._fitted.entry(), skip_self=is_class)
+        values |= dict.fromkeys(parameters.required_dropouts(named), "lambda rows: rows")
+        for each in named:
             if each.name not in values:
                 gap = True
             elif gap or each.kind is each.KEYWORD_ONLY:
