@@ -115,7 +115,7 @@ def _deflated(head: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 
 def test_a_damaged_packing_is_one_sentence(record: Callable[..., str]) -> None:
-    """A bit turned, bytes that are missing, and what nobody packed are one sentence each."""
+    """A flipped bit, missing bytes and an array that is no packing raise one sentence each."""
     arrays, _ = load_tensors(Path(record(RIGHT, "--cases", "40", "--compact")).read_bytes())
     data = arrays[PACKED]
     turned = data.copy()

@@ -37,9 +37,9 @@ SERIES = [
 def test_forward(benchmark: Any, task: Task, contender: Contender) -> None:
     """The answer that is timed is right, judged on the very inputs it is timed on."""
     benchmark.group = task.name
-    posed = draw_task(task)
-    judge = Judge(posed)
-    workload = build_workload(contender, posed)
+    drawn = draw_task(task)
+    judge = Judge(drawn)
+    workload = build_workload(contender, drawn)
     answer = workload.answer(workload.call())
     finding = judge.finding(judge.part.of(answer, task.size.head_dim))
     timed = workload.answer(benchmark(workload.call))
@@ -57,9 +57,9 @@ def test_every_contender_has_a_series() -> None:
 def test_a_wrong_contender_is_not_timed() -> None:
     """The judging that stands before the clock sees a contender with the heads mixed up."""
     task = TASKS[2]
-    posed = draw_task(task)
-    judge = Judge(posed)
-    workload = build_workload(CONTENDERS[1], posed)
+    drawn = draw_task(task)
+    judge = Judge(drawn)
+    workload = build_workload(CONTENDERS[1], drawn)
     answer = workload.answer(workload.call())
     mixed = replace(answer, output=answer.output[..., ::-1].copy())
 

@@ -33,7 +33,7 @@ def test_ranks_are_those_of_the_sign_test(count: int, k: int) -> None:
 
 @pytest.mark.parametrize("count", range(6, 40))
 def test_ranks_are_the_narrowest_that_hold(count: int) -> None:
-    """So many values miss the median with at most 5 %, and one rank further in with more."""
+    """The interval of ranks misses the median with at most 5 %, one rank further in with more."""
     k = order_statistic_rank(count)
     missed = [2 * sum(math.comb(count, i) for i in range(j)) / 2**count for j in (k, k + 1)]
 

@@ -89,10 +89,10 @@ def test_some_heads_have_the_answer_of_the_whole(
 ) -> None:
     """With an identity output projection, two heads give their columns of the reference."""
     monkeypatch.setattr(task_arrays, "SEPARABLE", 1)
-    posed = draw_task(task)
-    judge = Judge(posed)
+    drawn = draw_task(task)
+    judge = Judge(drawn)
     width = 2 * SIZE.head_dim
-    whole = reference_answer(posed.problem())
+    whole = reference_answer(drawn.problem())
 
     assert JudgedPart(heads=2) == judge.part
     np.testing.assert_allclose(
@@ -106,9 +106,9 @@ def test_a_part_is_judged_as_strictly(limit: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(task_arrays, limit, 1)
     monkeypatch.setattr(task_arrays, "LEAST_ROWS", 3)
     monkeypatch.setattr(judging, "LARGE", 1)
-    posed = draw_task(TASKS[0])
-    judge = Judge(posed)
-    stand = build_workload(CONTENDERS[0], posed)
+    drawn = draw_task(TASKS[0])
+    judge = Judge(drawn)
+    stand = build_workload(CONTENDERS[0], drawn)
     answer = judge.part.of(stand.answer(stand.call()), SIZE.head_dim)
 
     assert "timed" == judge.finding(answer).status
@@ -139,15 +139,15 @@ def test_the_shelf_keeps_arrays_and_their_sharing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is taken up equals what was laid down, read or mapped, and may be written into."""
-    posed = draw_task(replace(TASKS[0], padded=True))
-    array_files.write_arrays(posed, str(tmp_path))
+    drawn = draw_task(replace(TASKS[0], padded=True))
+    array_files.write_arrays(drawn, str(tmp_path))
     for shared in (array_files.SHARED, 0):
         monkeypatch.setattr(array_files, "SHARED", shared)
         found = array_files.read_arrays(str(tmp_path))
         problem = found.problem()
-        for name, array in posed.state.items():
+        for name, array in drawn.state.items():
             np.testing.assert_array_equal(array, found.state[name])
-        np.testing.assert_array_equal(posed.x, found.x)
+        np.testing.assert_array_equal(drawn.x, found.x)
         assert problem.query is problem.value
         found.x[0, 0, 0] = 7  # reaches neither the file nor another process
 

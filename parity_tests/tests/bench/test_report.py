@@ -284,7 +284,7 @@ def test_a_slow_down_of_a_tenth_fails() -> None:
     assert 0 == text.count(", NumPy: × torch grew from")
 
 
-def test_a_speed_up_is_told_and_passes() -> None:
+def test_a_speed_up_is_reported_and_passes() -> None:
     """A tenth less time is said, and no regression."""
     grew, text = compared(DEFAULT, report_of(tasks(SETS["default"]), 77, numpy=0.9))
 
@@ -302,7 +302,7 @@ def test_a_machine_that_is_ten_times_as_slow_passes() -> None:
 
 
 def test_other_machines_and_sizes_are_said() -> None:
-    """A baseline of another kernel, or with other sizes, is told; what is common is compared."""
+    """Another kernel or other sizes of the baseline are reported; common rows are compared."""
     other = report_of(tasks(SETS["small"] + SETS["middle"]))
     then = BenchReport(
         environment=ENVIRONMENT | {"numpy_blas": "openblas 0.3 Zen"}, peaks=PEAKS,
@@ -323,7 +323,7 @@ def test_nothing_in_common_is_refused() -> None:
 
 
 def test_a_wrong_contender_has_a_red_line_and_no_ratio() -> None:
-    """Who was wrong is in the table with the reason, fails the run, and is compared with nobody."""
+    """A wrong contender is listed with the reason, fails the run and is compared with none."""
     contest = contest_of(Task(size=LARGE[0]), {}, 15, 0)
     contest.entries[1].leave_out("wrong", "output is 3 at row 5, but should be 2")
     found = result(contest, 1e11)

@@ -63,7 +63,7 @@ def test_operations_are_those_of_the_products(size: Size) -> None:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_hidden_cells_need_no_operations(causal: bool, padded: bool) -> None:
-    """What the masks of the posed problem leave visible is what is counted."""
+    """The operations are those of the pairs that the masks of the drawn problem leave visible."""
     task = Task(size=Size(3, 7, 10, 2), causal=causal, padded=padded)
     visible = int((~draw_task(task).problem().hidden()).sum())
     projections = 2 * 3 * 7 * 4 * 10 * 10

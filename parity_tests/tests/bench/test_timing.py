@@ -167,7 +167,7 @@ def test_memory_is_what_a_task_adds(client: WorkerClient) -> None:
     """Two matrices of 16 MiB show in the peak, the loaded library does not."""
     before = client.memory()
     if before is None:
-        pytest.skip("nobody tells here how much memory a process takes")
+        pytest.skip("this system does not report the memory of a process")
     client.sgemm(2048)
     after = client.memory()
 
@@ -254,7 +254,7 @@ def test_other_targets_are_refused_at_the_start(text: str, said: str) -> None:
     ],
 )
 def test_who_is_left_out_has_a_reason(name: str, task: Task, free: int | None, reason: str) -> None:
-    """Paths torch does not take, passes somebody has not, and what does not fit the memory."""
+    """Paths torch does not take, passes a contender lacks, tasks that do not fit the memory."""
     found = reason_left_out(BY_NAME[name], task, case_of(task), free)
 
     assert reason in found
@@ -287,7 +287,7 @@ def test_others_are_seen_on_the_cores() -> None:
     import time
 
     if machine.busy_seconds() is None:
-        pytest.skip("nobody tells here how busy the cores are")
+        pytest.skip("this system does not report how busy the cores are")
     quiet = timing.Disturbance([])
     until = time.perf_counter() + 0.5
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:

@@ -50,7 +50,7 @@ def test_the_switch_is_asked_alone_below_and_above_the_square(
 ) -> None:
     """The first 50 cases have the causal rule alone at L < S and at L > S, whatever the seed is.
 
-    In the order of asking the first 100: what is told by 40 other cases comes before.
+    In the order of asking the first 100: features that 40 other cases decide come before.
     """
     for seed in range(seeds):
         cases = draw(OFFERS[name], count, seed)
@@ -111,7 +111,7 @@ def test_the_first_cases_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_no_seed_makes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interaction that no case shows is tried at so many places, and no longer."""
+    """An interaction that no case shows is tried at a bounded number of places."""
     never = Interaction(name="never", features={}, holds=lambda _: False)
     monkeypatch.setattr(interactions, "INTERACTIONS", (never,))
     missing = MissingInteractions(make_offer(), random.Random(0))

@@ -111,9 +111,9 @@ def test_an_entry_tells_its_story(name: str) -> None:
     """
     bug = catalogue()[name]
     assert bug.family in FAMILIES
-    for told in (bug.title, bug.wrong, bug.right, bug.visible_when, bug.remedy):
-        assert told
-        assert told == told.strip().rstrip(".")
+    for text in (bug.title, bug.wrong, bug.right, bug.visible_when, bug.remedy):
+        assert text
+        assert text == text.strip().rstrip(".")
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in bug.sources)
     assert all(re.fullmatch(r"[a-z0-9-]+|\(right\)", alias) for alias in bug.aliases)
     assert bool(bug.kinds) is (bug.make is None)

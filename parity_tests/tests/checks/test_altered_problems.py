@@ -1,4 +1,4 @@
-"""Altered problems are other ones of the shapes they name, and nobody's arrays are written into."""
+"""Altered problems are other ones of the shapes they name; no array of theirs is written into."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_notes_travel_from_the_candidate_s_process() -> None:
 
 
 def test_every_check_has_a_candidate_that_fails_it() -> None:
-    """No check is there that nobody has seen fail.
+    """Each check fails for at least one candidate.
 
     Further calls that die are seen in a process of its own: ``tests/worker``. What is asked on
     problems other than the cases has tests of its own.
@@ -180,7 +180,7 @@ def test_state_is_put_back_for_the_next_case() -> None:
 
 
 def test_whose_turn_it_is_follows_from_the_place_in_the_run() -> None:
-    """The first cases and then every so-manieth, each with a number of its own, whatever the seed.
+    """Cases 0 to 3, then every tenth, have a number of their own each, whatever the seed.
 
     A case at whose place a failure is found is so asked again when it is replayed alone.
     """
@@ -235,8 +235,8 @@ def test_a_write_is_seen_whichever_way_it_moves(step: int) -> None:
     """Kills an order of bytes in the place of equality, which sees larger ones alone."""
     before = np.zeros(3)
     call: Any = SimpleNamespace(given=[("query", before.copy()), ("key", before + step)])
-    (told,) = written_inputs(call, [before, before])
-    assert "wrote into `key`" in told
-    (told,) = written_inputs(call, [before + step, before + step])
-    assert "wrote into `query`" in told
+    (finding,) = written_inputs(call, [before, before])
+    assert "wrote into `key`" in finding
+    (finding,) = written_inputs(call, [before + step, before + step])
+    assert "wrote into `query`" in finding
     assert [] == list(written_inputs(call, [before, before + step]))

@@ -55,7 +55,7 @@ def held(verdict: Verdict) -> set[str]:
 @pytest.mark.repeats(5)
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in WRONG.items()])
 def test_a_wrong_way_of_dropping_fails_one_check(subject: str, name: str, said: str) -> None:
-    """A candidate that is right in all else fails that check alone, and is told what was seen."""
+    """A candidate that is right in all else fails that check alone; the failure says why."""
     verdict = check_subject(subject)
     assert {name} == failing(verdict)
     assert said in next(each.check_result.detail for each in verdict.failures)
@@ -70,7 +70,7 @@ def test_a_way_back_that_drops_anew_is_seen() -> None:
 
 
 def test_every_check_has_a_candidate_that_fails_it() -> None:
-    """No check beside the cases is there that nobody has seen fail."""
+    """Each check beside the cases fails for at least one candidate."""
     proved = {name for name, _ in WRONG.values()} | {BACKWARDS[1]}
     assert {*dropout.CHECKS, *rejected_inputs.CHECKS} == proved | {"dropout off"}
     assert proved <= {*CHECKS}
@@ -113,8 +113,8 @@ def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold() -> None:
 
 
 @pytest.mark.parametrize("subject", ["dropping.py:fills_like_q", "dropping.py:casts_to_q"])
-def test_who_cuts_integers_down_is_told_so_and_not_failed(subject: str) -> None:
-    """Nobody can be unlike torch, which refuses integers: the report has a note, and no failure."""
+def test_a_cast_to_integers_is_noted_and_not_failed(subject: str) -> None:
+    """The report has a note on it, and no failure: torch refuses integers."""
     verdict = check_subject(subject)
     assert set() == failing(verdict)
     assert rejected_inputs.INTEGER_REMARK in verdict.notes
@@ -122,7 +122,7 @@ def test_who_cuts_integers_down_is_told_so_and_not_failed(subject: str) -> None:
 
 
 def test_values_without_a_key_that_get_an_answer_are_no_failure_of_a_linear_layer() -> None:
-    """Who does not promise torch's own layer is told what torch refuses, and not failed."""
+    """A layer that is not torch's own gets a note on what torch refuses, and no failure."""
     verdict = check_subject("linear_layers.py:FirstValues")
     assert set() == failing(verdict)
     assert rejected_inputs.LENGTH_REMARK in verdict.notes
@@ -146,7 +146,7 @@ def test_what_held_travels_from_the_candidate_s_process() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 7, 50])
-def test_a_right_one_fails_with_less_than_the_chance_allowed(times: int) -> None:
+def test_a_right_one_fails_with_less_than_the_probability_allowed(times: int) -> None:
     """By the exact binomial the share dropped lies that far out in less than the chance allowed.
 
     So does one that keeps p and not 1 - p, and is not seen.
@@ -191,7 +191,7 @@ def test_no_more_keys_are_asked_than_are_needed(attn: str, number: int) -> None:
     assert needed <= samples * heads * keys**2 / halved
 
 
-def test_all_questions_together_stay_below_the_chance_of_a_run() -> None:
+def test_all_questions_together_stay_below_the_probability_of_a_run() -> None:
     """However often a process asks, the chances sum to no more than ``FALSE_ALARM``."""
     total = math.fsum(dropout.false_alarm_probability(times) for times in range(1, 10_000))
     assert total <= dropout.FALSE_ALARM

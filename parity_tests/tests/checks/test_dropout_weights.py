@@ -17,10 +17,10 @@ from mha_parity.core.case import parse
 
 S = 40
 PROBLEM = make_problem(parse(f"qkv-N2-L{S}-S{S}-H2-D{2 * S}-cross-float64-s1"))
-CHANCE = np.random.Generator(np.random.Philox(3))
-LOGITS = CHANCE.standard_normal(PROBLEM.weights_shape)
+RNG = np.random.Generator(np.random.Philox(3))
+LOGITS = RNG.standard_normal(PROBLEM.weights_shape)
 WEIGHTS: Array = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=-1, keepdims=True)
-KEPT: Array = np.asarray(CHANCE.random(WEIGHTS.shape)) >= P
+KEPT: Array = np.asarray(RNG.random(WEIGHTS.shape)) >= P
 ATOL = 256 * 2.0**-52 * WEIGHTS.max() / (1 - P)  # 256 roundings of the largest number
 
 
@@ -106,7 +106,7 @@ def test_rows_whose_logits_are_all_dropped_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.23, 0.25, 0.27, 0.3, 0.75, 1.0])
-def test_a_rate_is_wrong_where_chance_does_not_reach_it(rate: float) -> None:
+def test_a_rate_is_wrong_where_it_is_too_improbable(rate: float) -> None:
     """Of 6400 weights a share between 0.23 and 0.27 is chance, one of 0.2 or 0.3 is none."""
     count = WEIGHTS.size
     dropped = (np.arange(count).reshape(WEIGHTS.shape) * 7919 % count) < rate * count

@@ -50,5 +50,5 @@ def test_only_calls_are_recorded_the_first_of_each_module() -> None:
     assert [] == list(watch.findings())
     watch.record(FRAME, "call", None)
     watch.record(FRAME, "c_call", SimpleNamespace(__module__=__name__, __name__="f"))
-    (told,) = watch.findings()
-    assert told == f"forbidden modules: the call ran {__name__}.<module> of {__name__}."
+    (finding,) = watch.findings()
+    assert finding == f"forbidden modules: the call ran {__name__}.<module> of {__name__}."

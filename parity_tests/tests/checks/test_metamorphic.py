@@ -167,11 +167,11 @@ def test_a_causal_problem_is_not_asked_to_permute() -> None:
 
 
 def test_an_output_projection_mixes_the_heads() -> None:
-    """Heads are only told apart where no output projection mixes them."""
+    """Head independence is only asked where no output projection mixes the heads."""
     mixed = _problem(6, form="mha", out_proj="general", heads="many", kv_heads="equal")
-    apart = _problem(6, form="mha", out_proj="identity", heads="many", kv_heads="equal")
+    separate = _problem(6, form="mha", out_proj="identity", heads="many", kv_heads="equal")
     assert "head independence" not in _asked(mixed)
-    assert "head independence" in _asked(apart)
+    assert "head independence" in _asked(separate)
 
 
 @pytest.mark.parametrize("name", RELATIONS)
@@ -238,7 +238,7 @@ def test_a_habitual_fill_hides_enlarged_keys(size: str) -> None:
 
 
 def test_nan_in_one_answer_alone_breaks_a_relation() -> None:
-    """Where only one of the two answers is a number they are infinitely far apart."""
+    """Where only one of the two answers is a number, their difference is infinite."""
     problem = _problem(8, form="mha", attn="none", padding="none", out_proj="identity")
     name, related = next(iter(applicable_relations(problem).items()))
     output = answer_of(Attention, problem).output

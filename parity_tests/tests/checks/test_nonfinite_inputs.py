@@ -35,12 +35,12 @@ def softmax(scores: Any) -> Any:
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def of_heads(weigh: Any, values: Any = lambda v: v) -> Any:
+def of_heads(attention_weights: Any, values: Any = lambda v: v) -> Any:
     """Return attention on (N, H, L, D) with other weights or values."""
 
     def attention(query: Any, key: Any, value: Any) -> Any:
         scores = query @ key.swapaxes(-1, -2) * query.shape[-1] ** -0.5
-        return weigh(scores) @ values(value)
+        return attention_weights(scores) @ values(value)
 
     return attention
 

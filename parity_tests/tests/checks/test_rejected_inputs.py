@@ -62,13 +62,13 @@ def test_integers_go_to_numpy_in_float64_alone(
 def test_lengths_that_differ_fail_torchs_own_layer_alone(convention: str, *, refuses: bool) -> None:
     """Kills changes of which cases are asked, and of who promises what torch refuses."""
     bound: Any = Bound(convention=convention, refuses=refuses)
-    (told,) = check_lengths(bound, make_problem(PLAIN))
+    (finding,) = check_lengths(bound, make_problem(PLAIN))
     if refuses:
-        assert told == NAME
+        assert finding == NAME
     elif convention == "sdpa":
-        assert told == REMARK + LENGTH_REMARK
+        assert finding == REMARK + LENGTH_REMARK
     else:
-        assert told.startswith(f"{NAME}: 6 keys and 7 values get an answer")
+        assert finding.startswith(f"{NAME}: 6 keys and 7 values get an answer")
     for other in ({"attn": "causal"}, {"padding": "bool"}, {"inputs": "self", "keys": 5},
                   {"form": "qkv", "projection": "none"}):  # fmt: skip
         assert [] == list(check_lengths(bound, make_problem(PLAIN.replace(**other)))), other

@@ -102,7 +102,7 @@ def test_each_answer_is_compared_with_the_first(place: int, said: list[str]) -> 
     assert HELD == repeated({})
 
 
-def test_two_equal_answers_that_are_not_the_first_are_no_chance() -> None:
+def test_two_equal_answers_that_are_not_the_first_are_not_random() -> None:
     """They depend on an earlier call, and nothing more is asked."""
     said = repeated({0: OTHER, 1: OTHER})
     assert said == ["determinism", f"statelessness: {OFF} when asked again."]

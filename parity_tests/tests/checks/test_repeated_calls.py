@@ -1,4 +1,4 @@
-"""Equal calls of one object: how many are asked, and that the first otherwise is told alone."""
+"""Equal calls of one object: how many are asked; the first other answer is reported alone."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Sequence:
 
 
 @pytest.mark.parametrize("first", [1, 2, 31, 32])
-def test_the_first_call_that_is_answered_otherwise_is_told_once(first: int) -> None:
+def test_the_first_call_that_is_answered_otherwise_is_reported_once(first: int) -> None:
     """Kills `continue` for `break`, which tells each later call too, and other numbers of calls."""
     sequence: Any = Sequence(first)
-    (told,) = repeated_calls(sequence)
-    assert told == (
+    (finding,) = repeated_calls(sequence)
+    assert finding == (
         f"statelessness: other output in the answer to call {first} of 32 equal calls of one "
         "object, a call in inference."
     )
@@ -70,8 +70,8 @@ def test_a_first_call_without_an_answer_is_another_checks_matter() -> None:
     assert [] == list(repeated_calls(first))
     assert 1 == first.calls
     later: Any = Sequence(99, refuses=2)
-    (told,) = repeated_calls(later)
-    assert "call 2 of 32" in told
+    (finding,) = repeated_calls(later)
+    assert "call 2 of 32" in finding
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_features_narrow_the_run() -> None:
 
 
 def test_a_convention_may_be_named() -> None:
-    """What recognition cannot know is told."""
+    """An argument names the convention that recognition cannot find."""
     verdict = assert_parity(subject("keep_mask.py:build"), convention="module-mask", cases=60)
     assert "module-mask" == verdict.convention
 

@@ -32,7 +32,7 @@ STATUS = {
 
 
 def closed(line: str) -> tuple[int, str]:
-    """Run a command whose standard output nobody reads; return its status and its errors."""
+    """Run a command whose standard output is closed; return its status and its errors."""
     with subprocess.Popen(
         [COMMAND, *line.split()], cwd=SUBJECTS, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

@@ -81,7 +81,7 @@ def test_a_failing_feature_shows_the_report_once(
 def test_what_no_single_case_shows_fails_the_run_as_a_whole(
     pytester: pytest.Pytester, run: RunPytest
 ) -> None:
-    """An epsilon in the denominator drowns in every case, and stands out over them."""
+    """An epsilon in the denominator is below the rounding of a case, and above it over all."""
     pytester.makepyfile(
         faint="import numpy as np\n"
         "def f(Q, K, V, n_heads):\n"

@@ -37,19 +37,19 @@ def test_a_story_is_whole() -> None:
     bug = catalogue()["scale-dmodel"]
     lines = story(bug.id).splitlines()
     assert lines == [line.rstrip() for line in lines]
-    told = words("\n".join(lines))
+    text = words("\n".join(lines))
     for part in (bug.title, bug.right, bug.wrong, bug.visible_when, bug.remedy, *bug.sources):
-        assert part in told
-    assert "hidden unless the problem has: scale 1/sqrt(head_dim); and: several heads" in told
-    assert re.search(r"It shows in [1-9]\d* of \d+ cases", told)
-    assert "The smallest found: qkv-" in told
+        assert part in text
+    assert "hidden unless the problem has: scale 1/sqrt(head_dim); and: several heads" in text
+    assert re.search(r"It shows in [1-9]\d* of \d+ cases", text)
+    assert "The smallest found: qkv-" in text
 
 
 @pytest.mark.parametrize("name", ["scale-dmodel", "softmax-query-axis", "merge-no-transpose"])
 def test_the_numbers_are_those_of_the_case(name: str) -> None:
     """The example's id is a real case; the two answers printed are the right and the wrong one."""
-    told = story(name)
-    found = re.search(r"The smallest found: (\S+)", told)
+    text = story(name)
+    found = re.search(r"The smallest found: (\S+)", text)
     assert found
     problem = make_problem(parse(found[1]))
     assert problem.case.queries * problem.case.keys <= 9
@@ -58,7 +58,7 @@ def test_the_numbers_are_those_of_the_case(name: str) -> None:
         wrong = str(catalogue()[name].attend(problem).output[0])
     assert right != wrong
     for label, array in (("right", right), ("wrong", wrong)):
-        printed = told.split(f"output, {label} (float64)")[1]
+        printed = text.split(f"output, {label} (float64)")[1]
         assert words(printed).startswith(words(array))
 
 
@@ -79,7 +79,7 @@ def test_the_numbers_are_those_of_the_case(name: str) -> None:
     ],
 )
 def test_every_kind_of_bug_has_its_example(name: str, sentence: str) -> None:
-    """Weights, crashes, rows without keys, state, equivalents and dtypes are each told rightly."""
+    """Weights, crashes, rows without keys, state, equivalents and dtypes have a sentence each."""
     assert sentence in words(story(name))
 
 
@@ -91,9 +91,9 @@ def test_every_kind_of_bug_has_its_example(name: str, sentence: str) -> None:
 def test_every_story_fits_eighty_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No bug breaks its own story, and no line is wider than the terminal."""
     monkeypatch.setattr(explain, "TRIED", 12)
-    told = story(name)
-    assert catalogue()[name].remedy.split()[0] in told
-    assert WIDTH >= max(len(line) for line in told.splitlines())
+    text = story(name)
+    assert catalogue()[name].remedy.split()[0] in text
+    assert WIDTH >= max(len(line) for line in text.splitlines())
 
 
 @pytest.mark.parametrize(

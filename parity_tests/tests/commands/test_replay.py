@@ -136,8 +136,8 @@ def compared(actual: np.ndarray, expected: np.ndarray, worst: tuple[int, int]) -
 def test_digits_tell_the_worst_difference() -> None:
     """Numbers have as many digits as show three of the worst difference, and no more than 17."""
 
-    def digits(got: float, expected: float) -> str:
-        made = compared(np.array([[got]]), np.array([[expected]]), (0, 0))
+    def digits(actual: float, expected: float) -> str:
+        made = compared(np.array([[actual]]), np.array([[expected]]), (0, 0))
         return matrices.matrix_lines(made, 80)[-1].plain.partition("[")[2].partition("]")[0]
 
     assert "1.500" == digits(1.5, 1.25)
@@ -259,7 +259,7 @@ f(
 )"""
 
 
-def told_call(case: str, target: str, *, in_process: bool = False) -> str:
+def shown_call(case: str, target: str, *, in_process: bool = False) -> str:
     """Return the call that ``replay`` shows, without its margin."""
     stream = io.StringIO()
     options = Options(in_process=in_process)
@@ -281,12 +281,12 @@ def test_the_call_is_shown(tmp_path: Path, in_process: bool) -> None:
     names = ["Attention"] if in_process else ["Attention", "Exits"]
     for name in names:
         expected = LAYERS_CALL.format(name=name)
-        assert expected == told_call(case, f"{path}:{name}", in_process=in_process)
+        assert expected == shown_call(case, f"{path}:{name}", in_process=in_process)
 
 
 def test_the_call_of_a_function_is_shown() -> None:
     """Rows are named by what they are, though the target has other names for them."""
-    assert FUNCTIONS_CALL == told_call(SMALL, WRONG)
+    assert FUNCTIONS_CALL == shown_call(SMALL, WRONG)
 
 
 def test_the_same_each_time() -> None:

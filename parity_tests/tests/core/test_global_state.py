@@ -28,8 +28,8 @@ def test_each_part_is_said_alone_and_put_back(name: str) -> None:
     assert [] == list(before.changed())
     try:
         CHANGES[name]()
-        (told,) = before.changed()
-        assert name in told
+        (change,) = before.changed()
+        assert name in change
         assert [] == [name in each for each in GlobalState.now().changed()]
     finally:
         before.restore()
@@ -42,8 +42,8 @@ def test_the_other_way_round_is_a_change_too() -> None:
     with torch.no_grad():
         before = GlobalState.now()
         with torch.enable_grad():
-            (told,) = before.changed()
-    assert "autograd mode" in told
+            (change,) = before.changed()
+    assert "autograd mode" in change
 
 
 def test_without_torch_nothing_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

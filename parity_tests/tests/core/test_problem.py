@@ -53,9 +53,9 @@ def test_hidden_keys_and_finite_masks_are_summed_over_both_masks() -> None:
 
     Kills changes of each term and of the axes.
     """
-    chance = np.random.Generator(np.random.Philox(1))
-    attn = np.where(chance.random((4, 3, 4)) < 0.3, -np.inf, chance.standard_normal((4, 3, 4)))
-    padding = np.where(chance.random((2, 4)) < 0.3, -np.inf, chance.standard_normal((2, 4)))
+    rng = np.random.Generator(np.random.Philox(1))
+    attn = np.where(rng.random((4, 3, 4)) < 0.3, -np.inf, rng.standard_normal((4, 3, 4)))
+    padding = np.where(rng.random((2, 4)) < 0.3, -np.inf, rng.standard_normal((2, 4)))
     problem = layer(attn_mask=attn, key_padding_mask=padding)
     assert (2, 2, 3, 6) == problem.weights_shape
     assert (2, 3, 6) == problem.output_shape
@@ -189,9 +189,9 @@ def test_a_gradient_of_own_channels_is_that_of_what_the_layer_holds(projection: 
     """Held against the change of a linear function: kills a block left out and a sum left out."""
     case = parse("mha-N1-L2-S2-H3-D2-bias-float64-s1").replace(projection=projection)
     problem = make_problem(case)
-    chance = np.random.Generator(np.random.Philox(2))
+    rng = np.random.Generator(np.random.Philox(2))
     for name, shape in (("in_proj_weight", (18, 6)), ("in_proj_bias", (18,))):
-        gradient, change = chance.standard_normal((2, *shape))
+        gradient, change = rng.standard_normal((2, *shape))
         parts = {f"{name[8]}_{part}": a for part, a in zip("qkv", np.split(change, 3), strict=True)}
         held = head_projections.restricted(case, parts)
         moved = np.concatenate([held[each] for each in parts])

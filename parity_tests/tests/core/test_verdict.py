@@ -38,7 +38,7 @@ def parameter(name: str, role: Role, status: Status, meaning: str = "") -> Param
 
 
 def rows(count: int) -> tuple[FeatureRow, ...]:
-    """Return a feature that passed, and so many that no case could tell about."""
+    """Return a feature that passed, and `count` that no case could decide."""
     values = ("bool2d", "float2d", "bool3d", "float3d", "causal")[:count]
     untold = (FeatureRow("attn", value, "inconclusive", 2) for value in values)
     return (FeatureRow("bias", "yes", "pass", 3), *untold)

@@ -105,7 +105,7 @@ def _attention(
 def test_only_a_smooth_function_of_the_score_bends_it(
     answer: Callable[[Problem], Array], bends: bool
 ) -> None:
-    """Another scale, a kink at 0 and activated projections are told from a cap of tanh."""
+    """Another scale, a kink at 0 and activated projections are not taken for a cap of tanh."""
     problem = make_problem(LAYER)
     assert not np.allclose(answer(problem), attention_in_float64(problem, causal=False))
     assert bends is bends_scores(answer, problem)

@@ -34,7 +34,7 @@ class Unscaled(Attention):
         return 1.0
 
 
-def with_chance(*, always: bool) -> Callable[[Problem], Answer]:
+def with_noise(*, always: bool) -> Callable[[Problem], Answer]:
     """Return an attention without scale that adds noise, always or with a causal mask alone."""
     rng = np.random.default_rng(4)
 
@@ -48,9 +48,9 @@ def with_chance(*, always: bool) -> Callable[[Problem], Answer]:
 
 
 @pytest.mark.parametrize("always", [True, False])
-def test_chance_is_the_cause_where_plain_cases_have_it(always: bool, full_offer: Offer) -> None:
+def test_noise_is_the_cause_where_plain_cases_have_it(always: bool, full_offer: Offer) -> None:
     """The plainest failing case may be one of the few with chance: others are asked again."""
-    candidate = FunctionCandidate("planted", with_chance(always=always), full_offer)
+    candidate = FunctionCandidate("planted", with_noise(always=always), full_offer)
     kinds = ("causal", "none", "bool2d", "none", "causal", "none")
     cases = [PLAIN.replace(attn=kind, seed=seed) for seed, kind in enumerate(kinds)]
     failing = [observe(candidate, make_problem(case)) for case in cases]

@@ -118,12 +118,12 @@ NOTE = "determinism: elements differ by up to 3 between two equal calls."
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_calls_that_differ_in_a_few_cases_are_no_cause_of_the_others(everywhere: bool) -> None:
     """1/D with one odd note names the scale first; what differs in every call, only that."""
-    chance = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
 
     def answer(problem: Problem) -> Answer:
         found = answer_of(LINEAR, problem)
         if everywhere:
-            found = replace(found, output=found.output + chance.random())
+            found = replace(found, output=found.output + rng.random())
         return replace(found, notes=(NOTE,) if problem.case.seed == 3 else ())
 
     found = named(answer, SHORT)

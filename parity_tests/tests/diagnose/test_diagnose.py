@@ -203,7 +203,7 @@ def test_two_bugs_at_once_are_both_named(file: str, name: str, true: str) -> Non
 @pytest.mark.repeats(3)
 @pytest.mark.parametrize("name", style("strange").UNKNOWN)
 def test_what_is_in_no_catalogue_gets_measurements(name: str) -> None:
-    """A mistake that nobody has catalogued is given no name with confidence, but numbers."""
+    """A mistake outside the catalogue is given no name with confidence, but numbers."""
     found = diagnosed("strange", name)
     assert not [each.bug for each in found if each.confident]
     assert [each.title for each in found if each.bug is None]
@@ -281,7 +281,7 @@ def test_a_gradient_of_no_entry_is_measured(name: str, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "told"),
+    ("factor", "title"),
     [
         pytest.param(
             lambda _: 0.5,
@@ -295,7 +295,7 @@ def test_a_gradient_of_no_entry_is_measured(name: str, sentence: str) -> None:
     ],
     ids=["half", "root"],
 )
-def test_a_formula_is_one_of_all_failing_cases(factor: Callable[[Case], float], told: str) -> None:
+def test_a_formula_is_one_of_all_failing_cases(factor: Callable[[Case], float], title: str) -> None:
     """A half is 1/sqrt(4) in a case of four heads, by chance; a formula has to fit three."""
     right = with_gradients(VJP)()
 
@@ -309,7 +309,7 @@ def test_a_formula_is_one_of_all_failing_cases(factor: Callable[[Case], float], 
     offer = whole_offer() | {"dtype": ("float64",), "gradients": ("yes",)}
     candidate = FunctionCandidate("scaled", answer, offer)
     (found,) = check(candidate, Options(cases=30, seed=SEED, grad=True, shrink=False)).diagnosis
-    assert told == found.title
+    assert title == found.title
     assert found.bug is None
 
 

@@ -195,7 +195,7 @@ class NearKeys(Attention):
 
 
 @pytest.mark.parametrize(("kind", "measured"), [(NearKeys, False), (Attention, True)])
-def test_an_exponential_is_not_blamed_for_keys_that_are_not_seen(
+def test_an_exponential_is_no_cause_of_keys_that_are_not_seen(
     kind: type[Attention], measured: bool
 ) -> None:
     """What a window hides has no weight, whatever the exponential."""

@@ -151,6 +151,6 @@ def test_what_is_left_out_is_said_with_its_rule(
 def test_a_dead_tail_of_rows_has_its_size_and_its_place(
     causes: Callable[[type[Attention]], str],
 ) -> None:
-    """Rows that nobody wrote: which, what stands there, and for which lengths."""
+    """Rows that were not written: which, what stands there, and for which lengths."""
     found = causes(LastRowsLeftOut)
     assert "wrong wherever L % 8 != 0" in found

@@ -118,7 +118,7 @@ def returning(stage: str) -> Callable[[Problem], Answer]:
     [("masked scores", "the scores before the softmax"), ("scores", "the scores before"),
      ("weights", "")],
 )  # fmt: skip
-def test_returned_weights_are_told_by_their_stage(
+def test_returned_weights_are_named_by_their_stage(
     stage: str, text: str, caller: Callable[..., Caller], full_offer: Offer
 ) -> None:
     """Scores in place of weights; what is right is not mentioned."""

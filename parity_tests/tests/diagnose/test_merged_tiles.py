@@ -22,7 +22,7 @@ from subject_checks import load_subject
     ],
 )
 def test_what_tiles_are_merged_by_is_named(name: str, said: str) -> None:
-    """A rounding is told from another factor, and its dtype; a right kernel has no finding."""
+    """A rounding is named with its dtype, and not as a factor; a right kernel has no finding."""
     target = bind_in_process(load_subject(f"merged_tiles.py:{name}"), Options(cases=18))
     texts = [each.text for each in cause_findings(run_experiments(Caller(target, lambda *_: True)))]
     assert bool(said) == bool(texts)

@@ -28,9 +28,9 @@ class HalvedTogether(Attention):
 
     def scale(self) -> float:
         """Return the factor on q k^T."""
-        mask, due = self.problem.attn_mask, super().scale()
+        mask, scale = self.problem.attn_mask, super().scale()
         together = self.problem.given_scale is not None and mask is not None
-        return due / 2 if together and self.case.keys > 9 else due
+        return scale / 2 if together and self.case.keys > 9 else scale
 
 
 def test_the_features_that_are_wrong_together_alone_are_said(caller: Callable[..., Caller]) -> None:
@@ -76,11 +76,11 @@ def test_what_other_failing_cases_fail_without_is_said_of_one_case_alone(
     assert "right without any one of them" in found.sentence
     small = first.replace(attn="bool2d", queries=17, keys=17, head_dim=5)
     other = next(c for seed in range(40) if needed(asking, c := small.replace(seed=seed)))
-    apart = found.compared(asking, [first, other])
-    assert apart is not None
-    assert "right without" not in apart.sentence
-    assert apart.sentence.startswith("wrong with regime=wide_range")
-    assert "one failing case needs attn=bool3d" in apart.sentence
+    compared = found.compared(asking, [first, other])
+    assert compared is not None
+    assert "right without" not in compared.sentence
+    assert compared.sentence.startswith("wrong with regime=wide_range")
+    assert "one failing case needs attn=bool3d" in compared.sentence
 
 
 def test_needs_that_other_failing_cases_share_are_said_of_all(

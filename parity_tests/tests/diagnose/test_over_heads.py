@@ -23,7 +23,7 @@ def test_heads_that_attend_to_each_other_are_named(name: str, bugs: list[str]) -
     assert_named(f"over_heads.py:{name}", bugs, cases=40)
 
 
-def test_heads_that_mix_otherwise_are_measured() -> None:
+def test_heads_that_depend_on_each_other_otherwise_are_measured() -> None:
     """Of heads mixed by no softmax that is known, it is said that they reach each other."""
     (cause,) = check_subject("over_heads.py:SummedHeads", cases=40, diagnose=True).diagnosis
     assert "heads are not independent: each of 3 heads reaches the outputs of all" == cause.title

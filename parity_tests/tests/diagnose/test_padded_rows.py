@@ -38,14 +38,14 @@ def test_rows_meet_the_mask_where_query_and_key_are_one_array(bug: str) -> None:
         seed=78, batch=2, queries=9, keys=9, heads_count=3, head_dim=11, form="mha",
         projection="packed", inputs="distinct", padding="bool",
     )  # fmt: skip
-    shared, apart = make_problem(base), make_problem(base.replace(seed=77))
+    shared, distinct = make_problem(base), make_problem(base.replace(seed=77))
     assert shared.query is shared.key
-    assert apart.query is not apart.key
+    assert distinct.query is not distinct.key
     uneven = make_problem(base.replace(queries=7))
     departs = {
         getattr(kind, "rows", "") + " behind" * getattr(kind, "projected", False): [
             bool((answer_of(kind, problem).output != answer_of(Attention, problem).output).any())
-            for problem in (shared, apart, uneven)
+            for problem in (shared, distinct, uneven)
         ]
         for kind in catalogue()[bug].kinds
     }

@@ -112,20 +112,20 @@ def test_nothing_is_said_of_a_right_attention(offered: dict[str, tuple[str, ...]
 )
 def test_a_wrong_scale_is_measured_and_named(name: str, sentence: str) -> None:
     """The factor is read from log-ratios of the weights, and spelled in the sizes it is made of."""
-    told = said(catalogue()[name].candidate())
-    assert f"expected {D**-0.5:.4f} = 1/sqrt(head_dim); " in told
-    assert sentence in told
+    text = said(catalogue()[name].candidate())
+    assert f"expected {D**-0.5:.4f} = 1/sqrt(head_dim); " in text
+    assert sentence in text
     assert "scale" == departs(catalogue()[name].candidate())
 
 
 def test_a_scale_of_no_formula_is_measured_alone() -> None:
     """A planted factor comes back to all digits shown, without a formula that it is not."""
-    told = said(of(Scaled))
+    text = said(of(Scaled))
     expected = f"{0.123 * math.sqrt(D):.4g} times that"
-    assert f"effective scale 0.1230, expected 0.3780 = 1/sqrt(head_dim) ({expected})" in told
+    assert f"effective scale 0.1230, expected 0.3780 = 1/sqrt(head_dim) ({expected})" in text
 
 
-def test_each_heads_own_scale_is_told() -> None:
+def test_each_heads_own_scale_is_reported() -> None:
     """Heads that differ in scale are listed one by one."""
 
     class Uneven(Attention):
@@ -149,8 +149,8 @@ def test_each_heads_own_scale_is_told() -> None:
 )
 def test_the_softmax_axis_is_read_from_sums(name: str, axis: str) -> None:
     """Whatever the weights sum to 1 over is the axis of the softmax."""
-    told = said(catalogue()[name].candidate())
-    assert f"weights sum to 1 in {axis}, but should in each row (over the keys)" in told
+    text = said(catalogue()[name].candidate())
+    assert f"weights sum to 1 in {axis}, but should in each row (over the keys)" in text
 
 
 def test_the_axis_of_a_planted_softmax_is_read_on_projected_rows() -> None:
@@ -169,17 +169,17 @@ def test_channels_show_how_heads_are_grouped(name: str, reached: str) -> None:
     )
 
 
-def test_a_rolled_channel_is_told() -> None:
+def test_a_rolled_channel_is_reported() -> None:
     """A planted shift by one is said as such."""
     assert "channel 1 of v reaches output channels 2" in said(of(NextChannel))
 
 
-def test_samples_that_reach_each_other_are_told() -> None:
+def test_samples_that_reach_each_other_are_reported() -> None:
     """Changing one sample must change that one alone."""
     assert "changing sample 0 changes the answers to samples [0, 1]" in said(of(Neighbour))
 
 
-def test_rows_that_reach_each_other_are_told() -> None:
+def test_rows_that_reach_each_other_are_reported() -> None:
     """Changing one query must change its row alone; over the queries, a softmax mixes them all."""
     assert "changing query row 1 changes output rows [0, 1, 2, 3]" in said(of(OverQueries))
 
@@ -192,7 +192,7 @@ def test_rows_that_reach_each_other_are_told() -> None:
         ("last-key-unseen", "the last key"),
     ],
 )
-def test_hidden_keys_are_told(name: str, pattern: str) -> None:
+def test_hidden_keys_are_reported(name: str, pattern: str) -> None:
     """Keys that no mask hides and that yet have no weight are named by their pattern."""
     assert f"hidden without reason: {pattern}" in said(catalogue()[name].candidate())
 
@@ -217,15 +217,15 @@ def test_hidden_keys_are_told(name: str, pattern: str) -> None:
     ],
 )
 def test_the_first_departing_stage(name: str, first: str) -> None:
-    """Each stage from the projections to what is returned is told from the ones before it."""
+    """Each stage from the projections to the returned array is distinguished from earlier ones."""
     assert departs(catalogue()[name].candidate()).startswith(first)
 
 
-def test_a_sum_just_off_is_told_by_its_distance() -> None:
+def test_a_sum_just_off_is_reported_with_its_distance() -> None:
     """A softmax in float32 shows in the last digits of a float64 sum, and the words say how far."""
-    told = said(catalogue()["f64-capped-at-f32"].candidate())
-    assert "rows of weights sum to 1 within " in told
-    assert "e-08 alone" in told
+    text = said(catalogue()["f64-capped-at-f32"].candidate())
+    assert "rows of weights sum to 1 within " in text
+    assert "e-08 alone" in text
 
 
 def test_a_candidate_without_answer_is_said_to_have_none() -> None:
@@ -234,5 +234,5 @@ def test_a_candidate_without_answer_is_said_to_have_none() -> None:
     def silent(_: Problem) -> Answer:
         raise CandidateError("crash", "no answer")
 
-    (told,) = probes.measure(FunctionCandidate("silent", silent, whole_offer()))
-    assert "the candidate does not answer the plainest problem that it offers" == told
+    (text,) = probes.measure(FunctionCandidate("silent", silent, whole_offer()))
+    assert "the candidate does not answer the plainest problem that it offers" == text

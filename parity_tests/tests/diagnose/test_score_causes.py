@@ -159,7 +159,7 @@ def test_what_is_planted_is_said_in_numbers(
     assert sentence in causes(kind).partition("\n")[0]
 
 
-def test_a_sum_of_weights_near_1_is_told_from_it(caller: Callable[..., Caller]) -> None:
+def test_a_sum_of_weights_near_1_is_distinguished_from_it(caller: Callable[..., Caller]) -> None:
     """An output that is larger by 3e-6 is that of weights that sum to more, and it is said so."""
 
     def larger(problem: Problem) -> Answer:

@@ -63,12 +63,12 @@ SAID: dict[Callable[[Problem], Answer], str] = {
 def test_what_is_read_in_place_of_an_argument_is_said(
     function: Callable[[Problem], Answer],
 ) -> None:
-    """It is told where two arrays are one and three of their own are answered rightly."""
+    """It is reported where two arrays are one and three separate ones are answered rightly."""
     candidate = FunctionCandidate("shares", function, LAYER)
     assert SAID[function] == shared_arrays(Caller(candidate, lambda: True))
 
 
-def test_no_mask_is_blamed_for_values_that_are_not_read() -> None:
+def test_no_mask_is_the_cause_of_values_that_are_not_read() -> None:
     """Weights are read with other values and one array for query and key: that is the cause."""
     candidate = FunctionCandidate("shares", value_of_key, LAYER)
     found = cause_findings(run_experiments(Caller(candidate, lambda: True)))

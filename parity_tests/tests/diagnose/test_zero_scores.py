@@ -20,7 +20,9 @@ from subject_checks import load_subject
         ("by_place", []),
     ],
 )
-def test_zeros_that_are_hidden_are_told_from_future_ones(name: str, said: list[str]) -> None:
+def test_zeros_that_are_hidden_are_distinguished_from_future_ones(
+    name: str, said: list[str]
+) -> None:
     """The mask that it takes is named, none where none is; what hides by places is right."""
     target = bind_in_process(load_subject(f"zero_scores.py:{name}"), Options(cases=18))
     found = [each.text for each in values(Caller(target, lambda: True))]

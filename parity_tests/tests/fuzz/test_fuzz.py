@@ -42,7 +42,7 @@ PARSED = [name for name, flag in FLAGS.items() if "type" in flag]
 
 
 def fuzzed(examples: int = 100) -> settings:
-    """Return settings of so many fixed examples, or of as many new ones as the environment says."""
+    """Return settings of fixed examples, or of as many new ones as MHA_PARITY_FUZZ says."""
     return settings(
         max_examples=int(DEEP) if DEEP else examples,
         derandomize=DEEP is None,

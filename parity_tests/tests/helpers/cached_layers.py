@@ -132,7 +132,7 @@ class Inside(Layer):
 
 
 class FirstRow(Layer):
-    """Keeps keys and values always, and is told where a call begins."""
+    """Keeps keys and values always, and takes the position at which a call begins."""
 
     held: Any = None
 

@@ -175,7 +175,7 @@ OFFERED = MappingProxyType(
 
 
 def blurred(factor: float) -> FunctionCandidate:
-    """Return a candidate with so many times torch's error."""
+    """Return a candidate with `factor` times torch's error."""
 
     def answer(problem: Problem) -> Answer:
         reference, own = reference_answer(problem).output, torch_output(problem)
@@ -243,19 +243,19 @@ def test_the_reports_show_the_table() -> None:
     """Terminal, page and JSON tell bits, torch's paths and features of one and the same run."""
     found = check(blurred(3), Options(cases=64, seed=3))
     text, page = as_text(found, verbose=True), html([found])
-    told = verdict_document(found)["accuracy"]["float32"]
-    own = told["median_times_torch"]
-    other = told["torch"]["no-weights"]["median_times_torch"]
+    document = verdict_document(found)["accuracy"]["float32"]
+    own = document["median_times_torch"]
+    other = document["torch"]["no-weights"]["median_times_torch"]
 
-    worst, bits = told["worst_times_torch"], told["bits_right"]
+    worst, bits = document["worst_times_torch"], document["bits_right"]
     assert f"float32 {own:.2f} {worst:.2f} {bits:.1f} " in " ".join(text.split())
     assert re.search(rf"no-weights +{other:.2f}\n", text)
     assert re.search(r"least accurate +\S", text)
     assert f'<td class="number">{own:.2f}</td>' in page
     assert '<th scope="row">no-weights</th>' in page
     assert ">causal</th>" in page
-    assert told["features"]["attn=causal"]["cases"] > 0
-    assert {"weights"} == set(told["features"]["attn=causal"]["torch"])
+    assert document["features"]["attn=causal"]["cases"] > 0
+    assert {"weights"} == set(document["features"]["attn=causal"]["torch"])
 
 
 def published() -> list[accuracy_survey.SurveyRow]:

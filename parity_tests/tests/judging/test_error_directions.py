@@ -103,8 +103,8 @@ def test_an_error_is_projected_on_derivatives_made_orthogonal(words: str) -> Non
     problem = make_problem(parse(words))
     reference = reference_answer(problem)
     found = {name: outputs(problem, reference, name) for name in DIRECTIONS}
-    chance = np.random.Generator(np.random.Philox(1))
-    error = np.asarray(chance.standard_normal(found["gain"].shape))
+    rng = np.random.Generator(np.random.Philox(1))
+    error = np.asarray(rng.standard_normal(found["gain"].shape))
     pushed, norms = project_error(problem, reference, error)
     assert (found["gain"].shape[1], len(DIRECTIONS)) == pushed.shape == norms.shape
     for group, (number, name) in itertools.product(range(len(pushed)), enumerate(DIRECTIONS)):
@@ -162,11 +162,11 @@ def test_the_statistic_is_the_one_that_is_documented() -> None:
 
     Kills changes of each term of the sums; a case without a direction counts in none.
     """
-    chance = np.random.Generator(np.random.Philox(2))
+    rng = np.random.Generator(np.random.Philox(2))
     shape = (30, len(DIRECTIONS))
-    beta, norms = 6 * chance.standard_normal(shape), chance.random(shape)
+    beta, norms = 6 * rng.standard_normal(shape), rng.random(shape)
     norms[3] = 0
-    energy = 100 + chance.random(shape)
+    energy = 100 + rng.random(shape)
     rows = zip(beta, norms, energy, strict=True)
     sums = np.sum([case_sums(b * n, n, e) for b, n, e in rows], axis=0)
     weight = np.sqrt(norms)
@@ -193,7 +193,7 @@ def test_the_statistic_is_the_one_that_is_documented() -> None:
     ("cases", "far"), [(100, 5), (100, 6), (100, 40), (100, 50), (200, 200), (8, 8)]
 )
 def test_a_spread_is_found_by_chernoffs_bound(cases: int, far: int) -> None:
-    """The count's relative entropy to the rate decides, and is told with its share."""
+    """The count's relative entropy to the rate decides, and is reported with its share."""
     test = SystematicErrorTest()
     case = parse(CASES[0])
     test.spread_counts["float64"] += (cases, far)

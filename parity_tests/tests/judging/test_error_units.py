@@ -78,19 +78,19 @@ def test_one_array_under_several_names_has_the_sum_of_their_gradients(
     """
     problem = make_problem(parse(words))
     reference = reference_answer(problem)
-    apart = reference_gradients(problem, reference)
-    total = sum(apart[name].value for name in names)
-    came = {name: np.zeros(1) for name in apart if name not in names[1:]}
+    separate = reference_gradients(problem, reference)
+    total = sum(separate[name].value for name in names)
+    came = {name: np.zeros(1) for name in separate if name not in names[1:]}
     answer = Answer(output=reference.output, gradients=came)
     found = expected_gradients(problem, reference, answer)
     assert set(came) == set(found)
     assert np.array_equal(total, found[names[0]].value)
-    limits = sum(apart[name].limit for name in names)
-    reach = sum(np.abs(apart[name].value).astype(float) + apart[name].limit for name in names)
+    limits = sum(separate[name].limit for name in names)
+    reach = sum(np.abs(separate[name].value).astype(float) + separate[name].limit for name in names)
     unit = error_model(problem.dtype).unit
     terms = len(names) * unit  # one addition fewer than parts, and the rounding to the dtype
     assert found[names[0]].limit == pytest.approx(limits + terms / (1 - terms) * reach, rel=1e-12)
     for name in found.keys() - set(names):
-        assert np.array_equal(apart[name].value, found[name].value)
-    each = replace(answer, gradients={name: np.zeros(1) for name in apart})
-    assert set(apart) == set(expected_gradients(problem, reference, each))
+        assert np.array_equal(separate[name].value, found[name].value)
+    each = replace(answer, gradients={name: np.zeros(1) for name in separate})
+    assert set(separate) == set(expected_gradients(problem, reference, each))

@@ -158,14 +158,14 @@ def test_torch_in_float32_passes() -> None:
 
 def test_the_gold_is_the_slope_of_the_output() -> None:
     """Central differences of torch's float64 output along a random direction give the reference."""
-    chance = np.random.Generator(np.random.Philox(94))
+    rng = np.random.Generator(np.random.Philox(94))
     wide = make_problem(parse(RICH.case.id.replace("float32", "float64")))
     step = 2.0**-17  # step^2 and eps / step are about the same
     for name, gradient in right(wide).items():
         array = {"query": wide.query, "key": wide.key, "value": wide.value}.get(name)
         if array is None:
             continue
-        direction = chance.standard_normal(array.shape)
+        direction = rng.standard_normal(array.shape)
         ahead, behind = (
             reference_answer(wide.replace(**{name: array + sign * step * direction})).output
             for sign in (1, -1)
@@ -321,7 +321,7 @@ def test_the_bound_holds_and_is_narrow() -> None:
         assert share < 2000 * 2.0**-24, name
 
 
-def test_groups_keep_heads_apart() -> None:
+def test_groups_separate_heads() -> None:
     """Each array has a row for every head, sample, or sample and head."""
     state = RICH.state()
     rows = {name: len(group_rows(RICH, name, array)) for name, array in state.items()}
@@ -345,7 +345,7 @@ def test_the_cotangent_is_drawn_from_the_case() -> None:
 
 @pytest.mark.parametrize(("sizes", "count"), [("L3-S0", 0), ("L0-S4", 0), ("L3-S4", 4)])
 def test_an_empty_problem_has_no_gradients(sizes: str, count: int) -> None:
-    """Without a query or a key nothing is differentiated; else each missing gradient is told.
+    """Without a query or a key nothing is differentiated; else each missing gradient fails.
 
     Kills the number of heads taken for that of keys.
     """

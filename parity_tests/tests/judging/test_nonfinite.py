@@ -190,7 +190,7 @@ def test_torch_is_named_for_what_it_does(dtype: str) -> None:
 def test_the_regimes_show_a_softmax_that_leaves_its_range(
     bug: str, regime: str, dtype: str
 ) -> None:
-    """Logits past 88 and 709, far below 0 and far apart: NaN and zeros of three bugs are seen."""
+    """Logits past 88 and 709, far below 0 and of a wide range show NaN and zeros of three bugs."""
     fails = []
     offered = make_offer(dtype=dtype, regime=regime, bias="yes", size=("small", "medium"))
     for case in draw_cases(offered, 12, 57):

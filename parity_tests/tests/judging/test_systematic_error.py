@@ -52,7 +52,9 @@ def with_reference(case: Case) -> tuple[Problem, Reference]:
     return problem, reference_answer(problem)
 
 
-def posed(dtype: str, seed: int = 61, cases: int = CASES) -> list[tuple[Problem, Reference]]:
+def with_references(
+    dtype: str, seed: int = 61, cases: int = CASES
+) -> list[tuple[Problem, Reference]]:
     """Return the first of a run's problems in one dtype, with their reference."""
     return [with_reference(case) for case in drawn(dtype, seed)[:cases]]
 
@@ -62,7 +64,7 @@ def run(
 ) -> list[CheckResult]:
     """Return what a run with this candidate finds."""
     run_check_results = SystematicErrorTest()
-    for problem, reference in posed(dtype, seed, cases):
+    for problem, reference in with_references(dtype, seed, cases):
         run_check_results.add(problem, reference, Answer(output=answer(problem)))
     return run_check_results.check_results()
 
@@ -236,12 +238,12 @@ def test_the_threshold_counts_the_tests() -> None:
     assert len(DIRECTIONS) * 2 * 2 < TESTS
 
 
-def test_signs_by_chance_keep_the_inequality() -> None:
+def test_random_signs_keep_the_inequality() -> None:
     """Symmetric errors of wildly unlike sizes: T passes 3 in less than exp(-4.5) of the runs."""
-    chance = np.random.Generator(np.random.Philox(7))
+    rng = np.random.Generator(np.random.Philox(7))
     runs, cases = 4000, 60
-    sizes = np.exp(3 * chance.standard_normal(cases))
-    errors = sizes * chance.choice([-1.0, 1.0], size=(runs, cases))
+    sizes = np.exp(3 * rng.standard_normal(cases))
+    errors = sizes * rng.choice([-1.0, 1.0], size=(runs, cases))
     statistic = errors.sum(axis=1) / np.sqrt((errors**2).sum(axis=1))
     assert np.mean(statistic > 3) < math.exp(-4.5)
 
@@ -249,6 +251,6 @@ def test_signs_by_chance_keep_the_inequality() -> None:
 def test_few_cases_prove_nothing() -> None:
     """T cannot pass the root of the number of cases: below 41 of them nothing is ever said."""
     run_check_results = SystematicErrorTest()
-    for problem, reference in posed("float32")[: math.floor(THRESHOLD**2)]:
+    for problem, reference in with_references("float32")[: math.floor(THRESHOLD**2)]:
         run_check_results.add(problem, reference, Answer(output=of("softmax-add-eps")(problem)))
     assert [] == run_check_results.findings()

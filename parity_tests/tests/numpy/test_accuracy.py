@@ -54,10 +54,10 @@ def errors_beside_torch(dtype: str, seeds: range, spoil: float = 0.0) -> list[fl
                 wanted = reference(x.double(), y.double(), y.double(), **options)
                 torchs = theirs(x, y, y, **options)
             answer = ours(own_x, own_y, own_y, **options)
-            for want, near, got in zip(wanted, torchs, answer, strict=True):
-                if want is not None and got is not None:
+            for want, near, result in zip(wanted, torchs, answer, strict=True):
+                if want is not None and result is not None:
                     exact = want.numpy()
-                    error = rms(got.astype(np.float64) * (1 + spoil), exact)
+                    error = rms(result.astype(np.float64) * (1 + spoil), exact)
                     ratios.append(error / rms(near.double().numpy(), exact))
     return ratios
 
@@ -70,7 +70,7 @@ def test_errors_are_no_larger_than_torchs(dtype: str) -> None:
     assert max(ratios) <= 2
 
 
-def test_a_relative_error_of_a_few_roundoffs_is_told_apart() -> None:
+def test_a_relative_error_of_a_few_roundoffs_is_detected() -> None:
     """The comparison sees an answer that is off by eight float32 roundoffs."""
     ratios = errors_beside_torch("float32", range(5), spoil=8 * 2.0**-24)
     assert np.median(ratios) > 1
@@ -135,10 +135,10 @@ def test_the_level_of_a_row_does_not_matter(level: float, dtype: Any) -> None:
     with np.errstate(all="ignore"):
         expected = attend(q, k, v, NO_MASK, 0.5)
         actual = attend(q, k, v, Masking(bias=(shift,)), 0.5)
-    for want, got in zip(expected, actual, strict=True):
+    for want, result in zip(expected, actual, strict=True):
         assert want is not None
-        assert got is not None
-        assert np.abs(want - got).max() <= (8 + 2 * abs(level)) * np.finfo(dtype).eps * 4
+        assert result is not None
+        assert np.abs(want - result).max() <= (8 + 2 * abs(level)) * np.finfo(dtype).eps * 4
 
 
 @pytest.mark.parametrize("zero", [False, True])
@@ -150,10 +150,10 @@ def test_empty_rows_are_nan_or_zero(zero: bool) -> None:
     with np.errstate(all="ignore"):
         results = attend(q, k, v, Masking(hidden=(hidden,)), 0.5, empty_rows_are_zero=zero)
         expected = attend(q, k, v, NO_MASK, 0.5)
-    for got, want in zip(results, expected, strict=True):
-        assert got is not None
+    for result, want in zip(results, expected, strict=True):
+        assert result is not None
         assert want is not None
-        row = got[1, 2, 3]
+        row = result[1, 2, 3]
         assert not row.any() if zero else np.isnan(row).all()
-        got[1, 2, 3] = want[1, 2, 3]
-        assert np.abs(got - want).max() <= 16 * np.finfo(np.float64).eps
+        result[1, 2, 3] = want[1, 2, 3]
+        assert np.abs(result - want).max() <= 16 * np.finfo(np.float64).eps

@@ -54,10 +54,10 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(name: str) -> No
     x, y = X.astype(dtype), Y.astype(dtype)
     expected = wide(x.astype(np.float32), y.astype(np.float32), y.astype(np.float32))
     actual = half(x, y, y)
-    for want, got in zip(expected, actual, strict=True):
+    for want, result in zip(expected, actual, strict=True):
         assert want is not None
-        assert got is not None
-        assert np.array_equal(want.astype(dtype), got)
+        assert result is not None
+        assert np.array_equal(want.astype(dtype), result)
 
 
 def test_float16_products_past_its_range_do_not_overflow() -> None:
@@ -95,7 +95,7 @@ def sliced(x: Any) -> Any:
 
 
 def read_only(x: Any) -> Any:
-    """The same numbers where nobody may write."""
+    """Return the same numbers in memory that is read-only."""
     frozen = x.copy()
     frozen.flags.writeable = False
     return frozen
@@ -121,8 +121,8 @@ def test_memory_layout_does_not_matter(layout: str, engine: str) -> None:
     actual, _ = layer(change(X), change(Y), change(Y), need_weights=False)
     assert np.allclose(expected, actual, rtol=0, atol=tolerance)
     want = scaled_dot_product_attention(Q, K, V, engine=engine)
-    got = scaled_dot_product_attention(change(Q), change(K), change(V), engine=engine)
-    assert np.allclose(want, got, rtol=0, atol=tolerance)
+    result = scaled_dot_product_attention(change(Q), change(K), change(V), engine=engine)
+    assert np.allclose(want, result, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -217,7 +217,7 @@ def test_functional_form_is_the_layer() -> None:
         use_separate_proj_weight=True,
         **{name: getattr(layer, name) for name in names},
     )
-    for want, got in zip(expected, actual, strict=True):
+    for want, result in zip(expected, actual, strict=True):
         assert want is not None
-        assert got is not None
-        assert np.array_equal(want, got)
+        assert result is not None
+        assert np.array_equal(want, result)

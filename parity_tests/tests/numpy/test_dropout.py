@@ -51,7 +51,7 @@ def test_mean_over_many_draws_is_the_clean_answer() -> None:
     mean = sum(per_head(dropping) for _ in range(draws)) / draws
     sigma = clean * math.sqrt(0.3 / 0.7 / draws)
     assert np.all(np.abs(mean - clean) <= 5 * sigma)
-    assert not np.all(np.abs(0.7 * mean - clean) <= 5 * sigma), "an unscaled drop is told apart"
+    assert not np.all(np.abs(0.7 * mean - clean) <= 5 * sigma), "an unscaled drop passes"
 
 
 def test_share_of_dropped_weights_is_p() -> None:

@@ -83,7 +83,7 @@ def test_small_problems_take_the_short_way(sizes: tuple[int, ...], short: bool) 
     assert short == prepared._fits(inputs(n, length, width))
 
 
-def test_a_wrong_layer_is_told_apart() -> None:
+def test_a_wrong_layer_is_detected() -> None:
     """The comparison fails for a prepared layer whose output's bias is off by a thousandth."""
     one = layer(6, 3, batch_first=True)
     x = inputs(2, 5, 6)
@@ -96,9 +96,9 @@ def test_shapes_may_alternate() -> None:
     """What the tiny way keeps of the last shape is not taken for another one."""
     prepared = layer(6, 3, batch_first=True).prepare()
     some = [inputs(n, length, 6) for n, length in ((1, 5), (2, 5), (1, 4), (5, 1))]
-    apart = [layer(6, 3, batch_first=True).prepare()(x, x, x) for x in some]
+    separate = [layer(6, 3, batch_first=True).prepare()(x, x, x) for x in some]
     for _ in range(2):
-        for x, expected in zip(some, apart, strict=True):
+        for x, expected in zip(some, separate, strict=True):
             np.testing.assert_array_equal(expected, prepared(x, x, x))
 
 

@@ -31,7 +31,7 @@ from mha_numpy.masks import Masking
 
 
 def flash_heads(*arrays: Any, threads: int, **options: Any) -> NDArray[Any]:
-    """Return the heads that flash computes on so many threads."""
+    """Return the heads that flash computes on a number of threads."""
     set_num_threads(threads)
     return attend_flash(*arrays, **options)[0]
 
@@ -238,7 +238,7 @@ def test_an_error_in_a_piece_reaches_the_caller(threads: int) -> None:
 
 
 def test_setting_the_number_of_threads() -> None:
-    """What was set is what is told; less than one is refused, and so is half of one."""
+    """The number set is the number returned; less than one and half of one are refused."""
     set_num_threads(5)
     assert 5 == get_num_threads()
     with pytest.raises(ValueError, match=r"`threads` is 0, but should be at least 1"):

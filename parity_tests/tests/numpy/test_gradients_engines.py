@@ -1,4 +1,4 @@
-"""The way back through flash is that through the plain engine, in linear memory, for any cut."""
+"""The backward pass of flash is that of the plain engine, in linear memory, for any tiles."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def pulled(
     return [heads_out, *into[:3], *into.bias]
 
 
-def apart(first: list[Array], second: list[Array]) -> float:
+def largest_difference(first: list[Array], second: list[Array]) -> float:
     """Largest difference, in each array relative to its largest number (or to 1)."""
     pairs = zip(first, second, strict=True)
     return max(float(np.abs(a - b).max() / max(np.abs(a).max(), 1)) for a, b in pairs)
@@ -104,7 +104,7 @@ def test_tiles_give_the_gradients_of_held_weights(
             one = pulled(attend_flash_vjp, arrays, masks, tiles=tiles)
             set_num_threads(2)
             two = pulled(attend_flash_vjp, arrays, masks, tiles=tiles)
-            assert apart(held, one) <= 1000 * EPS * size
+            assert largest_difference(held, one) <= 1000 * EPS * size
             assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
 
@@ -117,8 +117,8 @@ def test_tiles_take_a_cotangent_of_the_weights(tiles: Tiles | None, axes: tuple[
     held = pulled(attend_plain_vjp, arrays, masks, d_weights=d_weights)
     options: Any = {"need_weights": True, "tiles": tiles}
     found = pulled(attend_flash_vjp, arrays, masks, d_weights=d_weights, **options)
-    assert apart(held, found) <= 1000 * EPS
-    assert apart(held, pulled(attend_flash_vjp, arrays, masks, **options)) > 1e9 * EPS
+    assert largest_difference(held, found) <= 1000 * EPS
+    assert largest_difference(held, pulled(attend_flash_vjp, arrays, masks, **options)) > 1e9 * EPS
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_tiles_take_a_cotangent_of_the_weights(tiles: Tiles | None, axes: tuple[
     ids=["appended", "number", "causal"],
 )
 def test_a_forgotten_rule_shows(other: Masking) -> None:
-    """The comparison above tells masks apart that differ in few cells."""
+    """The comparison above detects masks that differ in few cells."""
     arrays = problem(17, 3)
     held = pulled(attend_plain_vjp, arrays, Masking(causal=True, appended=2))
-    assert apart(held, pulled(attend_flash_vjp, arrays, other)) > 1e9 * EPS
+    assert largest_difference(held, pulled(attend_flash_vjp, arrays, other)) > 1e9 * EPS
 
 
 @pytest.mark.parametrize("level", [-1000, -88, -30, 0, 25, 45, 88, 1000])
@@ -146,7 +146,7 @@ def test_the_level_of_a_row_does_not_matter(level: int) -> None:
     wide = [each.astype(np.float64) for each in arrays]
     held = pulled(attend_plain_vjp, wide, Masking())
     allowed = 2.0**-24 * (100 + 4 * abs(level))
-    assert apart(held, [each.astype(np.float64) for each in found[:4]]) <= allowed
+    assert largest_difference(held, [each.astype(np.float64) for each in found[:4]]) <= allowed
 
 
 @pytest.mark.parametrize("level", [-47, 45])
@@ -215,7 +215,7 @@ def peak_bytes(length: int, **engine: Any) -> int:
 def test_flash_grows_linearly() -> None:
     """Twice the length takes twice the memory, and less than the weights of one head.
 
-    Linear growth doubles and quadratic growth quadruples: 3 tells them apart. The weights that
+    Linear growth doubles and quadratic growth quadruples: 3 lies between them. The weights that
     the other engine holds make it fail both.
     """
     peak_bytes(256, **FLASH)  # the threads' scratch memory is there from now on

@@ -1,4 +1,4 @@
-"""The way back through the shares of a batch is that through all of it."""
+"""The backward pass through the shares of a batch is that through all of it."""
 
 from __future__ import annotations
 

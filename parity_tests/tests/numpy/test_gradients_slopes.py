@@ -63,7 +63,7 @@ class Function:
         return self.layer.vjp(**given, need_weights=self.need_weights)
 
     def along(self, name: str, step: float) -> float:
-        """Return f, so many steps along the direction of one array."""
+        """Return f at `step` times the direction of one array."""
         (output, weights), _ = self.vjp(
             self.at | {name: self.at[name] + step * self.directions[name]}
         )

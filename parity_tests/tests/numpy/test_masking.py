@@ -103,11 +103,11 @@ def test_grouped_heads_read_their_groups_keys(kv_heads: int) -> None:
     all_k, all_v = (np.repeat(x, 6 // kv_heads, axis=1) for x in (k, v))
     expected = attend(q, all_k, all_v, masking, 0.5)
     actual = attend(q, k, v, masking, 0.5)
-    for want, got in zip(expected, actual, strict=True):
+    for want, result in zip(expected, actual, strict=True):
         assert want is not None
-        assert got is not None
-        assert want.shape == got.shape
-        assert np.allclose(want, got, rtol=0, atol=50 * np.finfo(np.float64).eps)
+        assert result is not None
+        assert want.shape == result.shape
+        assert np.allclose(want, result, rtol=0, atol=50 * np.finfo(np.float64).eps)
 
 
 def test_heads_come_out_ready_to_merge() -> None:

@@ -48,14 +48,14 @@ def test_rows_of_the_most_negative_number_see_all_keys_alike(
     x = np.random.default_rng(3).standard_normal((2, 5, 8), dtype=np.float32)
     mask = padded_causal() + np.float32(shift)
     with torch.no_grad():
-        due, due_weights = theirs(
+        expected, expected_weights = theirs(
             *[torch.from_numpy(x)] * 3, attn_mask=torch.from_numpy(mask), need_weights=need_weights
         )
     output, weights = ours(x, x, x, attn_mask=mask, need_weights=need_weights)
-    np.testing.assert_allclose(output, due.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(output, expected.numpy(), rtol=1e-5, atol=1e-6)
     if need_weights:
         assert weights is not None
-        np.testing.assert_allclose(weights, due_weights.numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(weights, expected_weights.numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -88,12 +88,12 @@ def test_gradients_of_such_rows_are_torchs(engine: str) -> None:
     )
     _, pull = ours.vjp(x, x, x, attn_mask=mask.detach().numpy(), need_weights=False)
     found = pull(cotangent)
-    for due, own in (
+    for expected, own in (
         (given.grad, found["query"] + found["key"] + found["value"]),
         (mask.grad, found["attn_mask"]),
     ):
-        assert due is not None
-        np.testing.assert_allclose(own, due.numpy(), rtol=1e-4, atol=1e-5)
+        assert expected is not None
+        np.testing.assert_allclose(own, expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

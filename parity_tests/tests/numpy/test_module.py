@@ -186,10 +186,10 @@ def assert_as_torch(call: Call, actual: list[Array]) -> None:
     expected = torch_answer(layer, inputs, options)
     coarse = torch_answer(layer, inputs, options, torch.float32)
     assert [x.shape for x in expected] == [x.shape for x in actual]
-    for want, near, got in zip(expected, coarse, actual, strict=True):
+    for want, near, result in zip(expected, coarse, actual, strict=True):
         roundoff = float(np.finfo(np.float64).eps) * np.abs(want).max()
         allowed = EVAL_ORDERS * (np.abs(near - want).max() * FROM_FLOAT32 + roundoff)
-        assert np.abs(want - got).max() <= allowed
+        assert np.abs(want - result).max() <= allowed
 
 
 def own_answer(call: Call, **changes: Any) -> list[Array]:
@@ -217,7 +217,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("spoil", BROKEN)
-def test_a_spoilt_layer_is_told_apart(spoil: Any) -> None:
+def test_a_spoilt_layer_is_detected(spoil: Any) -> None:
     """The comparison with torch fails for a layer that is wrong in one place."""
     call = Call(add_bias_kv=True)
     own = numpy_layer(torch_layer(call), call)
@@ -256,9 +256,9 @@ def test_nan_and_infinity_pass_through_as_in_torch(bad: float, which: int, engin
     expected = torch_answer(layer, (query, key, value), masks(call))
     actual = numpy_layer(layer, call)(query, key, value, **masks(call))
     assert np.isnan(expected[0]).any()
-    for want, got in zip(expected, actual, strict=True):
-        assert got is not None
-        assert np.array_equal(np.isnan(want), np.isnan(got))
+    for want, result in zip(expected, actual, strict=True):
+        assert result is not None
+        assert np.array_equal(np.isnan(want), np.isnan(result))
 
 
 @pytest.mark.parametrize("empty", ["batch", "queries", "keys"])
@@ -269,9 +269,9 @@ def test_empty_axes_are_as_in_torch(empty: str, need_weights: bool) -> None:
     call = replace(Call(need_weights=need_weights), **sizes)
     expected = torch_answer(torch_layer(call), sequences(call), {"need_weights": need_weights})
     actual = own_answer(call)
-    for want, got in zip(expected, actual, strict=True):
-        assert want.shape == got.shape
-        assert np.array_equal(want, got)
+    for want, result in zip(expected, actual, strict=True):
+        assert want.shape == result.shape
+        assert np.array_equal(want, result)
 
 
 def test_wrong_hint_leaves_the_mask_in_force() -> None:
@@ -347,12 +347,12 @@ def assert_functional_form(given: list[Any], statics: dict[str, Array]) -> None:
     )
     own: Any = mha_numpy.multi_head_attention_forward
     actual = own(*given, **statics)
-    for want, got in zip(expected, actual, strict=True):
+    for want, result in zip(expected, actual, strict=True):
         assert want is not None
-        assert got is not None
-        assert want.shape == got.shape
+        assert result is not None
+        assert want.shape == result.shape
         tolerance = EVAL_ORDERS * np.finfo(np.float64).eps * want.abs().max().item()
-        assert np.abs(want.numpy() - got).max() <= tolerance
+        assert np.abs(want.numpy() - result).max() <= tolerance
 
 
 @pytest.mark.parametrize(("name", "value"), [("dropout", 7.0), ("dropout", "x"), ("engine", "gpu")])

@@ -120,7 +120,7 @@ def test_the_ending_of_the_path_chooses_the_format(tmp_path: Path) -> None:
     assert "<svg" in path.read_text(encoding="utf-8")
 
 
-def test_without_matplotlib_the_remedy_is_told() -> None:
+def test_without_matplotlib_the_remedy_is_printed() -> None:
     """Importing and simulating need no matplotlib; drawing says what to install."""
     code = (
         "import sys; sys.modules['matplotlib'] = None; sys.modules['matplotlib.figure'] = None\n"
@@ -129,11 +129,13 @@ def test_without_matplotlib_the_remedy_is_told() -> None:
         "try: plot.specialised_heads()\n"
         "except ImportError as error: print(error)\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    printed = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
     assert (
         "matplotlib is not installed, but heat maps are drawn with it; "
         "run: pip install 'mha-parity[plot]'.\n"
-    ) == told.stdout
+    ) == printed.stdout
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {

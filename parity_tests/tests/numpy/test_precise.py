@@ -73,10 +73,10 @@ def test_the_answer_is_float64s_rounded_once(engine: str) -> None:
     double.load_state_dict(single.state_dict())
     x = np.random.default_rng(8).standard_normal((2, 7, 15)).astype(np.float32)
     wide = x.astype(np.float64)
-    for got, expected in zip(single(x, x, x), double(wide, wide, wide), strict=True):
-        assert got is not None
+    for result, expected in zip(single(x, x, x), double(wide, wide, wide), strict=True):
+        assert result is not None
         assert expected is not None
-        np.testing.assert_array_equal(expected.astype(np.float32), got)
+        np.testing.assert_array_equal(expected.astype(np.float32), result)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -92,7 +92,7 @@ def torch_answer(problem: Problem) -> Array:
 
 
 def allowed(problem: Problem) -> float:
-    """How far two correct float64 answers may lie apart.
+    """Bound the difference of two correct float64 answers.
 
     A logit of `width` products is off by at most width * eps * sum|q||k| * scale, twice that is
     the relative error of a weight, and each of `keys` weights adds an eps of its own; all times
@@ -140,7 +140,7 @@ def test_function_agrees_with_torch_over_all_options(problem: Problem) -> None:
         ("heads", {"k": lambda k: k[:, ::-1]}),
     ],
 )
-def test_a_spoilt_call_is_told_apart(name: str, spoilt: dict[str, Any]) -> None:
+def test_a_spoilt_call_is_detected(name: str, spoilt: dict[str, Any]) -> None:
     """The comparison with torch fails for an answer that is wrong in one thing."""
     problem = Problem(mask="bool")
     given_arrays = dict(zip(("q", "k", "v", "mask"), arrays(problem), strict=True))

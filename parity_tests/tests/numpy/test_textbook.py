@@ -24,10 +24,10 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def allowed(q: Array, k: Array, v: Array, head_dim: int, inner: int = 0) -> float:
-    """Bound how far two outputs from the same inputs may be apart by rounding alone.
+    """Bound the difference by rounding alone of two outputs from the same inputs.
 
     A logit rounds each of its terms D + 2 times, and twice `inner` times more where q and k are
-    bounds of products over so many features. A softmax of logits wrong by d has weights wrong by
+    bounds of products over `inner` features. A softmax of logits wrong by d has weights wrong by
     a factor of exp(2 d) at most, the mixing rounds S + inner + 3 times, and two such computations
     differ by twice that.
     """

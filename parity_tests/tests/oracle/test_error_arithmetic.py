@@ -9,9 +9,9 @@ from mha_parity.oracle.error_arithmetic import Bounded
 from mha_parity.oracle.error_bound import ErrorModel
 
 MODEL = ErrorModel(unit=2.0**-10, sums=2.0**-24, step=2.0**-30)
-CHANCE = np.random.Generator(np.random.Philox(5))
+RNG = np.random.Generator(np.random.Philox(5))
 LEFT, ALIKE, RIGHT = (
-    Bounded(CHANCE.standard_normal(shape), CHANCE.random(shape) / 64, MODEL)
+    Bounded(RNG.standard_normal(shape), RNG.random(shape) / 64, MODEL)
     for shape in ((3, 4), (3, 4), (4, 2))
 )
 

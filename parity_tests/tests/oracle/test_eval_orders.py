@@ -163,8 +163,8 @@ def test_a_sample_alone_sums_in_16_bits_as_among_others(dtype: str) -> None:
 
 def test_a_single_element_is_summed_from_the_first_term_to_the_last() -> None:
     """NumPy adds over the axis that is last in memory in pairs. Kills the batch counted for it."""
-    chance = np.random.Generator(np.random.Philox(3))
-    left, right = chance.standard_normal((2, 2, 1, 1001)).astype(np.float32)
+    rng = np.random.Generator(np.random.Philox(3))
+    left, right = rng.standard_normal((2, 2, 1, 1001)).astype(np.float32)
     total = np.zeros(2, np.float32)
     for term in (left * right)[:, 0].T:
         total += term

@@ -59,7 +59,7 @@ def test_gradients_are_formed_as_the_order_says(scale_at: Any, normalise: Any) -
 
 
 def test_the_two_levels_differ() -> None:
-    """The comparison above tells them apart: their gradients differ in some bit."""
+    """The comparison above distinguishes them: their gradients differ in some bit."""
     order = EvalOrder()
     other = dataclasses.replace(order, normalise="after")
     first, second = (

@@ -21,7 +21,7 @@ UNIT = 2.0**-52  # twice the roundoff of float64: either may err by one
 
 
 def test_gradients_may_differ_by_twice_the_bound_and_no_more() -> None:
-    """At 0.99 of what both may err together nobody is accused, at 1.01 both are."""
+    """A difference of 0.99 of both bounds together is accepted, one of 1.01 is not."""
     problem = make_problem(parse("mha-N1-L33-S37-H2-D7-bias-grad-float64-s54"))
     reference, given = reference_answer(problem), cotangent(problem)
     both = backward(

@@ -1,4 +1,4 @@
-"""Torch on trial: its inconsistencies are reproduced, and a torch that mends one is told apart."""
+"""Torch on trial: its inconsistencies are reproduced, and a torch that mends one is detected."""
 
 from __future__ import annotations
 
@@ -173,6 +173,6 @@ def test_row_of_minus_1e9_is_uniform_or_unmasked() -> None:
     """Uniform to float32's roundoff, unmasked to what 1e9 leaves of a float64 logit."""
     uniform, unmasked, nan = masks.sentinel_row().numbers.values()
     assert uniform < 2**-23
-    # Neighbours of 1e9 in float64 are 2**-23 apart; logits here are of order 1.
+    # Neighbours of 1e9 in float64 differ by 2**-23; logits here are of order 1.
     assert 0 < unmasked < 2**-22
     assert 1 == nan

@@ -1,4 +1,4 @@
-"""``mha-parity audit``: findings told, files written, the exit status; ``check --path``."""
+"""``mha-parity audit``: findings printed, files written, the exit status; ``check --path``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     return found
 
 
-def told(findings: list[Finding]) -> str:
+def printed(findings: list[Finding]) -> str:
     """Return the words that a terminal shows of the findings."""
     console = Console(file=io.StringIO(), width=80)
     torch_audit.print_findings([reproduce_finding(finding) for finding in findings], console)
@@ -57,9 +57,9 @@ def told(findings: list[Finding]) -> str:
     return " ".join(stream.getvalue().split())
 
 
-def test_each_finding_is_told_with_its_case() -> None:
+def test_each_finding_is_printed_with_its_case() -> None:
     """Title, state, case, paths, numbers and threads of each, and one sentence over all."""
-    shown = told([FOUND, MENDED])
+    shown = printed([FOUND, MENDED])
     assert "one differs" in shown
     assert "found [one]" in shown
     assert "case two calls" in shown
@@ -70,8 +70,8 @@ def test_each_finding_is_told_with_its_case() -> None:
 
 
 def test_a_case_that_cannot_run_says_why() -> None:
-    """A torch that has lost a function is told from one that has mended its answer."""
-    shown = told([LOST])
+    """A torch that lacks a function is distinguished from one that has mended its answer."""
+    shown = printed([LOST])
     assert "not run [third]" in shown
     assert "because AttributeError: torch has no such function" in shown
     assert "1 could not be run" in shown
@@ -122,7 +122,7 @@ def test_a_group_runs_its_findings(
     assert f"in {len(seen)} of {len(seen)} known ways" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_torch_that_mends_a_finding_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_mends_a_finding_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the NaN of its softmax replaced, torch no longer answers two paths in two ways."""
     (finding,) = (each for each in FINDINGS if each.name == "fully-masked-row")
     softmax = torch.nn.functional.softmax

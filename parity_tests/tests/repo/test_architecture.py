@@ -295,7 +295,7 @@ def test_long_function_is_found(lines: list[int], offence: str | None) -> None:
         pytest.param(name, path, id=name)
         for folder in PACKAGES.values()
         for name, path in module_paths(folder).items()
-        # The rooms inside the harness offer nothing to anybody outside it.
+        # The rooms inside the harness offer nothing to code outside it.
         if path.name == "__init__.py" and "mha_parity" not in path.parts[:-2]
     ],
 )

@@ -138,7 +138,7 @@ def test_a_report_that_imports_another_room_is_found() -> None:
 
 
 def test_no_module_imports_many() -> None:
-    """No module imports more than 21 others; the table of the catalogue's families apart."""
+    """No module but the table of the catalogue's families imports more than 21 others."""
     graph = harness()
     del graph["mha_parity.catalogue"]
     assert [] == wide_imports(graph)

@@ -65,7 +65,7 @@ def test_the_misses_are_those_measured() -> None:
         assert share == row[1]
 
 
-def test_assert_close_misjudges_as_told() -> None:
+def test_assert_close_misjudges_as_documented() -> None:
     """assert_close accepts the wrong example and rejects 2 to 5 % of the right one's elements."""
     from torch.nn.functional import scaled_dot_product_attention
     from torch.testing import assert_close

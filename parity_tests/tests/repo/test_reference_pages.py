@@ -61,7 +61,7 @@ def test_an_option_in_a_table_is_code(pages: dict[str, str]) -> None:
 def test_the_page_of_bugs_counts_them_as_the_list_does(
     pages: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wrong ones and right variants apart, with the number that names no thread."""
+    """Wrong ones and right variants are counted, with the number that names no thread."""
     assert 0 == main(["list"])
     listed = dict(re.findall(r"list (\w+) +(\d+)", capsys.readouterr().out))
     shown = re.search(r"(\d+) wrong attentions and (\d+) unusual right", pages["bugs"])

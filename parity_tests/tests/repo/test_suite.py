@@ -18,13 +18,13 @@ FILES = sorted(TESTS.rglob("*.py"))
 # Whose private names a test may use: of an object's own class, and of protocols of other libraries.
 OWN = {"self", "cls", "super()"}
 PROTOCOLS = {"_actions", "_field_defaults", "_option_string_actions", "_replace", "_repr_html_"}
-ENGINE = "a bug is planted within the engine: what it computes by is nobody else's to call"
+ENGINE = "a bug is planted within the engine: the function is called inside it alone"
 GUARD = "one of two guards is taken away, which no option does"
 # What still reads private names, by its path in this folder, and why.
 PRIVATE = {
     "cli/test_default_run.py": (ENGINE, "flash._attend_block", "flash._pass"),
     "numpy/conftest.py": (
-        "a number of threads that nobody has chosen cannot be set again", "pool._chosen"
+        "the number of threads before any choice cannot be set again", "pool._chosen"
     ),
     "numpy/test_blas_threads.py": (
         "a name of threadpoolctl, which the engine calls", "library._real_set_num_threads"

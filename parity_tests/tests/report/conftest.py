@@ -39,7 +39,7 @@ from subject_checks import SUBJECTS
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
 FIRST = parse("mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11")
-TARGET = "somebody/with/a/long/path.py:attention"
+TARGET = "projects/with/a/long/path.py:attention"
 VOID = {"meta", "br", "img", "wbr", "path", "use", "rect", "image", "line", "circle", "stop"}
 LOADING = {"src", "href", "xlink:href", "srcset", "poster", "data", "action", "background"}
 OWN_SCRIPT = (Path(next(iter(mha_parity.report.__path__))) / "page.js").read_text("utf-8").strip()
@@ -142,7 +142,7 @@ def _foreign(text: str) -> list[str]:
     read = Page(text)
     banned = {"iframe", "link", "object", "embed", "base", "form"}
     found = [tag for tag, _, _ in read.elements if tag in banned]
-    # A link loads nothing before somebody follows it.
+    # A link loads nothing before it is followed.
     for attributes in (a for tag, a, _ in read.elements if tag != "a"):
         loads = {k: v for k, v in attributes.items() if k in LOADING}
         found += [f"{k}={v}" for k, v in loads.items() if not v.startswith(("#", "data:"))]
@@ -154,7 +154,7 @@ def _foreign(text: str) -> list[str]:
 
 
 def _unheard(text: str) -> list[str]:
-    """List what somebody who does not see the page would miss."""
+    """List what a reader who does not see the page would miss."""
     read = Page(text)
     found = [tag for tag, a, _ in read.elements if tag == "html" and a.get("lang") != "en"]
     for tag, attributes, _ in read.elements:
@@ -265,7 +265,7 @@ def foreign() -> Callable[[str], list[str]]:
 
 @pytest.fixture(scope="session")
 def unheard() -> Callable[[str], list[str]]:
-    """Return a function that lists what somebody who does not see a page would miss."""
+    """Return a function that lists what a reader who does not see a page would miss."""
     return _unheard
 
 

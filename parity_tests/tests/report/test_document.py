@@ -288,7 +288,7 @@ def test_times_are_those_of_the_calls(isolated: bool) -> None:
 
 
 def test_junit_counts_over_targets() -> None:
-    """The root counts the test cases of all targets, names each apart, and adds the times up."""
+    """The root counts the test cases of all targets, names each target, and adds the times up."""
     other = dataclasses.replace(extreme(), target="y:g", seconds=0.5)
     root = ET.fromstring(junit.document([extreme(), other]))  # noqa: S314  (we wrote it)
     suites = list(root)
@@ -322,7 +322,7 @@ def test_a_failed_check_carries_its_own_replay_line() -> None:
     assert CASE.id not in text
 
 
-def test_cases_that_were_not_asked_are_counted_apart() -> None:
+def test_cases_that_were_not_asked_are_counted_separately() -> None:
     """Of a target that dies each time few cases fail; a note says why the others were not asked."""
     target = f"{SUBJECTS}/misbehaving.py:exits_over_one_head"
     options = Options(cases=40, diagnose=False, shrink=False)

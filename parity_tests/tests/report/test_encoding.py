@@ -22,7 +22,7 @@ SIGNS = "✓ ✗ · × −"
     [("ascii", "+ ! | x -"), ("latin-1", "+ ! · × -"), ("utf-8", SIGNS), ("utf-16", SIGNS)],
 )
 def test_signs_stay_signs(name: str, written: str) -> None:
-    """Where an encoding lacks a sign, another stands for it; passed and failed stay apart."""
+    """Where an encoding lacks a sign, another stands for it; passed and failed stay distinct."""
     bytes_ = io.BytesIO()
     stream = io.TextIOWrapper(bytes_, encoding=name)
     encoding.replace_unencodable(stream)

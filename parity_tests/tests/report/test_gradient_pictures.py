@@ -97,7 +97,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_each_gradient_has_its_own_layout(name: str) -> None:
-    """Matrices, sides and the table of errors are those of what is judged apart."""
+    """Matrices, sides and the table of errors are those of what is judged separately."""
     case, gradient_matrices, shape, rows, columns, units = LAYOUTS[name]
     picture = drawn(case, name.removesuffix(" of heads"))
     assert picture is not None

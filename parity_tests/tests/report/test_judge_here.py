@@ -51,7 +51,7 @@ def wrong() -> mha_parity.Verdict:
 
 
 def test_a_wrong_one_is_no_exception(wrong: mha_parity.Verdict) -> None:
-    """What is wrong is told in the report, by name."""
+    """The report names the bug."""
     assert not wrong.holds
     with pytest.raises(AssertionError):
         assert wrong

@@ -89,7 +89,10 @@ def test_two_appended_keys_are_unknown() -> None:
 @pytest.mark.parametrize(
     ("case", "why"),
     [
-        ("mha-N2-L5-S7-H1-D2-cross-float64-s1", "seven keys cannot be told apart in two columns"),
+        (
+            "mha-N2-L5-S7-H1-D2-cross-float64-s1",
+            "seven keys cannot be distinguished in two columns",
+        ),
         ("qkv-N1-L3-S70-H1-D4-cross-float64-s1", "70 keys at 4 a call are too many calls"),
     ],
 )

@@ -222,9 +222,9 @@ def test_a_worst_error_above_what_is_allowed_says_why_it_passes(
 ) -> None:
     """Beside "parity holds" more than the allowed stands with the bound that it is below."""
     worst = CheckResult(case=CASE, check="output", severity=severity, error=2.0, allowed=1.0)
-    told = shown(make_verdict(failed=0, worst=worst))
-    assert "output: 2, allowed 1 (2 times)" in told
-    assert (severity is Severity.LESS_ACCURATE) == ("within the rounding bound" in told)
+    text = shown(make_verdict(failed=0, worst=worst))
+    assert "output: 2, allowed 1 (2 times)" in text
+    assert (severity is Severity.LESS_ACCURATE) == ("within the rounding bound" in text)
 
 
 @pytest.mark.parametrize("failed", [0, 40], ids=["passing", "failing"])

@@ -26,7 +26,7 @@ def test_failing_runs_name_what_is_common(
     assert "✓ float64" not in text
 
 
-def test_groups_of_failures_are_told_apart(
+def test_groups_of_failures_are_listed_separately(
     make_verdict: Callable[..., Verdict],
     make_rows: Callable[..., list[FeatureRow]],
     shown: Callable[..., str],
@@ -63,8 +63,8 @@ def test_values_that_no_failure_has_all_of_are_said_as_such(
     assert "common to" not in text
     assert "each failure has one of ✗ logits past the range of exp 20 of 40 ✗ wide range" in text
     assert "and one of ✗ boolean attn_mask (L, S) 25 of 30 · ✗ causal 15 of 20" in text
-    apart = (FailureGroup(common=several[:1]), FailureGroup(common=several[1:]))
-    text = " ".join(shown(make_verdict(features=rows, failure_groups=apart)).split())
+    separate = (FailureGroup(common=several[:1]), FailureGroup(common=several[1:]))
+    text = " ".join(shown(make_verdict(features=rows, failure_groups=separate)).split())
     assert "some failures have one of ✗ logits" in text
     assert "others have one of ✗ boolean attn_mask" in text
 

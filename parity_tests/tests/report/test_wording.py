@@ -42,7 +42,7 @@ Current thread 0x00007fbadd841b80 (most recent call first):
 def test_long_last_words_are_cut_and_cleaned() -> None:
     """Of 100 lines the first and the last are shown, without escape codes and marks of place."""
     detail = "\n".join(["raised \x1b[31mError", "    ^^^^~~", *(f"line {i}" for i in range(100))])
-    told = wording.shorten_output(detail, 5).splitlines()
+    lines = wording.shorten_output(detail, 5).splitlines()
     assert [
         "raised [31mError",
         "  ... 96 lines ...",
@@ -50,7 +50,7 @@ def test_long_last_words_are_cut_and_cleaned() -> None:
         "line 97",
         "line 98",
         "line 99",
-    ] == told
+    ] == lines
 
 
 def test_every_reason_of_inconclusive_cases_is_counted(

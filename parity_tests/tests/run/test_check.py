@@ -114,7 +114,7 @@ def test_junk_fails_and_blind_cases_do_not_hide_it() -> None:
 
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_name_says_how_many_failures_gave_no_answer(raises: bool) -> None:
-    """What a bug explains is counted over answers: cases that crashed are told beside it."""
+    """What a bug explains is counted over answers: cases that crashed are counted beside it."""
     wrong_scale = catalogue.catalogue()["scale-none"]
 
     def answer(problem: Problem) -> Answer:
@@ -128,8 +128,8 @@ def test_a_name_says_how_many_failures_gave_no_answer(raises: bool) -> None:
 
     assert (crashed > 1) is raises
     assert "scale-none" == found.diagnosis[0].bug
-    told = f"; {crashed} failing cases gave no answer to compare"
-    assert found.diagnosis[0].evidence.endswith(told) is raises
+    remark = f"; {crashed} failing cases gave no answer to compare"
+    assert found.diagnosis[0].evidence.endswith(remark) is raises
 
 
 def one_head(problem: Problem) -> Answer:

@@ -36,7 +36,7 @@ SIZE = 24  # cases of a chunk here
 
 
 def _quiet(_: object) -> None:
-    """Hear nothing."""
+    """Ignore the progress."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def verdict_by(
 ) -> Callable[..., tuple[Verdict, list[tuple[int, int]]]]:
     """Return a function that judges a subject by some processes, in chunks of 24 cases.
 
-    It returns what progress heard as well.
+    It returns the calls of progress as well.
     """
     monkeypatch.setattr("mha_parity.run.chunks.CHUNK_SIZE", SIZE)
     monkeypatch.setattr("mha_parity.run.check.processes", lambda _: nullcontext(two_processes))
@@ -75,7 +75,7 @@ def test_the_verdict_does_not_depend_on_the_number_of_processes(
 ) -> None:
     """Right and wrong targets get the same counts, checks and failures from one and from two.
 
-    From two, progress hears of each chunk when it is done, and last that all cases are.
+    From two, progress is called for each chunk when it is done, and last for all cases.
     """
     one, _ = verdict_by(name, 1)
     two, heard = verdict_by(name, 2)
@@ -129,7 +129,7 @@ def _zeros(problem: Problem) -> Array:
 
 
 def test_a_part_keeps_the_arrays_of_few_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a target that fails everywhere only so many trials keep their arrays."""
+    """Of a target that fails everywhere only `KEPT_FAILURES` trials keep their arrays."""
     monkeypatch.setattr(chunks, "KEPT_FAILURES", 4)
     from mha_parity.cases.covering import draw_cases
 

@@ -30,12 +30,12 @@ REFUSED = {
 
 
 @pytest.mark.repeats(2)
-@pytest.mark.parametrize(("name", "told"), REFUSED.items(), ids=REFUSED)
+@pytest.mark.parametrize(("name", "refusal"), REFUSED.items(), ids=REFUSED)
 def test_what_cannot_be_called_is_refused_with_what_was_tried(
-    name: str, told: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    name: str, refusal: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One sentence, no traceback, no verdict; the case and the convention that were tried."""
-    convention, said = told
+    convention, said = refusal
     arguments = ["check", f"{SUBJECT}:{name}", "--convention", convention, "--cases", "8"]
     assert 2 == main(arguments)
     printed = capsys.readouterr()

@@ -106,7 +106,7 @@ def test_a_process_ends_with_a_caller_that_is_killed(name: str, tmp_path: Path) 
     """A job that is cancelled leaves nothing: the worker closes the output that it shares."""
     script = tmp_path / "script.py"
     script.write_text(KILLED.format(signal=name), encoding="utf-8")
-    # Output ends when nobody holds it; a worker that lives on holds it for good.
+    # Output ends when no process holds it; a worker that lives on holds it for good.
     done = subprocess.run(
         [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60,
         check=False,

@@ -34,7 +34,7 @@ class Opened:
 
 @pytest.mark.parametrize("used", [0, 1, 2])
 def test_the_first_is_the_one_that_was_started(used: int) -> None:
-    """It is started once, given out once, and closed where nobody asked for it."""
+    """It is started once, given out once, and closed where it was not asked for."""
     candidate: Any = Opened()
     with FreshProcesses(candidate) as processes:
         for _ in range(3):

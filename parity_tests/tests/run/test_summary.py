@@ -125,7 +125,7 @@ def test_a_feature_has_the_status_of_its_cases() -> None:
     results = [RIGHT, RIGHT, blind, open_case, wrong, right]
     rows = summary.feature_rows(results, asked, offered, reasons)
     found = {(row.axis, row.value): row for row in rows}
-    told = {
+    expected = {
         ("attn", "none"): ("pass", 2, "", 0),
         ("attn", "bool2d"): ("inconclusive", 1, "no case could have shown a bug", 0),
         ("attn", "float2d"): ("inconclusive", 1, "no case could have shown a bug", 0),
@@ -138,7 +138,7 @@ def test_a_feature_has_the_status_of_its_cases() -> None:
         ("regime", "largest_value"): ("not offered", 0, "", 0),
         ("size", "empty"): ("pass", 0, "", 0),
     }
-    for feature, (status, cases, note, failed) in told.items():
+    for feature, (status, cases, note, failed) in expected.items():
         row = found[feature]
         assert (status, cases, note, failed) == (row.status, row.cases, row.note, row.failed), row
     assert 3.0 == found["attn", "causal"].seconds

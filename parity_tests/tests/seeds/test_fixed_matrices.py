@@ -146,7 +146,7 @@ def in_dtype(rows: list[int], dtype: Real) -> Inputs:
     return x, wq, wk, wv
 
 
-def apart(expected: Heads, actual: Heads) -> float:
+def largest_difference(expected: Heads, actual: Heads) -> float:
     """Return the largest difference in output or weights."""
     pairs = zip((expected[0], *expected[1]), (actual[0], *actual[1]), strict=True)
     return max(float(np.abs(one - other).max()) for one, other in pairs)
@@ -162,13 +162,13 @@ def allowed(H: int, rows: list[int], dtype: Real) -> float:
     plain = with_torch(x, wq, wk, wv, H)
     orders = [np.random.default_rng(seed).permutation(x.shape[1]) for seed in range(8)]
     reordered = [with_torch(x[:, o], wq[o], wk[o], wv[o], H) for o in orders]
-    return 4 * max(apart(plain, other) for other in reordered)
+    return 4 * max(largest_difference(plain, other) for other in reordered)
 
 
 def difference(attention: Attention, H: int, rows: list[int], dtype: Real) -> float:
     """Return how far output and weights are from torch's."""
     x, wq, wk, wv = in_dtype(rows, dtype)
-    return apart(with_torch(x, wq, wk, wv, H), attention(x, wq, wk, wv, H))
+    return largest_difference(with_torch(x, wq, wk, wv, H), attention(x, wq, wk, wv, H))
 
 
 def swap_shows(attention: Attention, H: int) -> float:
@@ -246,7 +246,7 @@ def test_swapping_rows_swaps_rows(attention: Attention, H: int) -> None:
     assert swap_shows(attention, H) <= allowed(H, SWAPPED, np.float64)
 
 
-def test_the_swapped_rows_are_far_apart() -> None:
+def test_the_swapped_rows_differ() -> None:
     """The two rows differ by more than any rounding, so that the swap is a test at all."""
     output, _ = packed.multi_head_attention(X, WQ, WK, WV, 3)
     assert np.abs(output[0] - output[1]).min() > allowed(3, SWAPPED, np.float64)

@@ -89,7 +89,7 @@ def with_torch(
     return output.numpy(), weights.numpy()
 
 
-def apart(expected: Pair, actual: Pair) -> float:
+def largest_difference(expected: Pair, actual: Pair) -> float:
     """Return the largest difference in output or weights."""
     pairs = zip(expected, actual, strict=True)
     return max(float(np.abs(one - other).max()) for one, other in pairs)
@@ -102,7 +102,9 @@ def allowed(attention: MultiHeadAttention, x: Array, mask: Array | None) -> floa
     """
     plain = with_torch(attention, x, mask)
     orders = [np.random.default_rng(order).permutation(D_MODEL) for order in range(8)]
-    return 4 * max(apart(plain, with_torch(attention, x, mask, order)) for order in orders)
+    return 4 * max(
+        largest_difference(plain, with_torch(attention, x, mask, order)) for order in orders
+    )
 
 
 @each_class
@@ -120,9 +122,9 @@ def test_the_printed_shapes(kind: type[MultiHeadAttention], mask: Array | None) 
 def test_torch_agrees(kind: type[MultiHeadAttention], mask: Array | None, seed: int) -> None:
     """Output and weights of each head equal torch's, torch's mask being the opposite."""
     attention, x = kind(D_MODEL, NUM_HEADS, rng=seed), inputs(seed)
-    assert apart(with_torch(attention, x, mask), forward(attention, x, mask)) <= allowed(
-        attention, x, mask
-    )
+    assert largest_difference(
+        with_torch(attention, x, mask), forward(attention, x, mask)
+    ) <= allowed(attention, x, mask)
 
 
 @each_seed
@@ -134,7 +136,7 @@ def test_looped_and_batched_are_equal(mask: Array | None, seed: int) -> None:
     x = inputs(seed)
     expected = forward(looped, x, mask)
     actual = forward(batched, x, mask)
-    assert apart(expected, actual) <= allowed(looped, x, mask)
+    assert largest_difference(expected, actual) <= allowed(looped, x, mask)
 
 
 @each_class
@@ -162,7 +164,7 @@ def test_wrong_attentions_are_caught(wrong: Forward) -> None:
     """A mask of the other polarity or in the wrong place, no W_O, and mixed heads are seen."""
     attention, x = MultiHeadAttention(D_MODEL, NUM_HEADS, rng=5), inputs(5)
     expected, bound = with_torch(attention, x, CAUSAL), allowed(attention, x, CAUSAL)
-    assert apart(expected, wrong(attention, x, CAUSAL)) > bound
+    assert largest_difference(expected, wrong(attention, x, CAUSAL)) > bound
 
 
 def test_the_cost_table() -> None:

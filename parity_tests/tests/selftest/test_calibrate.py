@@ -59,8 +59,8 @@ def test_upper_limits_are_clopper_pearsons() -> None:
 
 def test_random_orders_are_none_of_the_yardstick() -> None:
     """What is judged is not what it is judged by: the orders are others, and of many kinds."""
-    chance = random.Random(82)
-    drawn = {random_order(chance) for _ in range(300)}
+    rng = random.Random(82)
+    drawn = {random_order(rng) for _ in range(300)}
     assert not drawn & set(EVAL_ORDERS)
     assert len(drawn) > 250
 

@@ -68,7 +68,7 @@ def test_the_published_manifest_is_whole() -> None:
 
 
 def test_every_entry_has_a_verdict_and_every_miss_its_cause() -> None:
-    """The page follows from the manifest: verdicts of every set, and why one is not as due."""
+    """The page follows from the manifest: verdicts of every set, and why one is not as expected."""
     entries = read_manifest()
 
     sets = {each.held_out for each in entries}

@@ -59,7 +59,7 @@ def test_a_published_figure_has_not_moved_from_itself(name: str) -> None:
 def test_what_moved_beyond_its_interval_is_named(
     name: str, change: Callable[[str], str], what: str
 ) -> None:
-    """A rate, a row or a ratio that is another is told, and no other one."""
+    """A rate, a row or a ratio that changed is reported, and no other one."""
     (moved,) = FIGURES[name].compare(published(name), change(published(name)))
     assert what in moved.what
     assert moved.published != moved.found
@@ -80,7 +80,7 @@ def test_one_case_more_is_within_the_interval(name: str, change: Callable[[str],
 
 
 def test_a_row_that_is_missing_has_moved() -> None:
-    """A kind of answer that is no longer judged is told."""
+    """A kind of answer that is no longer judged is reported."""
     document = json.loads(published("calibration"))
     document["rows"].pop(0)
     moved = list(FIGURES["calibration"].compare(published("calibration"), json.dumps(document)))

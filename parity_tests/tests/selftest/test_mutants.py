@@ -78,7 +78,7 @@ def test_the_control_survives(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_have_a_control_and_bugs_of_their_own(dtype: str) -> None:
-    """The right way back survives, and wrong ones behind a right output are seen."""
+    """The right backward pass survives, and wrong ones behind a right output are seen."""
     asked = ("grad-no-scale", "grad-padded-scale", "grad-softmax-diag")
     bugs = [controls()["right attention with its gradients"], *(catalogue()[n] for n in asked)]
     # A key that is appended alone.
@@ -190,7 +190,7 @@ def test_what_cannot_be_in_the_dtypes_asked_for_runs_in_its_own() -> None:
 
 
 def test_markdown_has_families_and_folds_the_bugs_away() -> None:
-    """The README gets a row a family, and below a fold every bug with every check."""
+    """The README gets a row per family, and below a fold every bug with every check."""
     found = matrix(catalogue()["scale-dmodel"], catalogue()["softmax-divided-late"])
     text = matrix_markdown([found, found], ("float64",))
     above, below = text.split("<details>")

@@ -1,4 +1,4 @@
-"""Changes of the deciding code: what is drawn, how it is told, and what the table says."""
+"""Changes of the deciding code: what is drawn, how it is shown, and what the table says."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_score_leaves_equivalents_out() -> None:
 
 
 def test_a_survivor_is_shown_with_its_line() -> None:
-    """The table has a line a room, and each change that no test sees, its bars escaped."""
+    """The table has a line per room, and each change that no test sees, its bars escaped."""
     seen = ChangeResult(change=change(), outcome="killed")
     missed = ChangeResult(change=change("a | b", "a & b"), outcome="survived")
     text = score_tables([seen, missed], seed=7)
@@ -63,7 +63,7 @@ def test_a_survivor_is_shown_with_its_line() -> None:
     assert f"| `{JUDGING}/output.py` | `a \\| b` | `a & b` |  |" in text
 
 
-def test_a_change_is_told_by_the_lines_that_differ() -> None:
+def test_a_change_is_shown_by_the_lines_that_differ() -> None:
     """The line that went and the one that came, without their indent."""
     assert changed_lines(f"{JUDGING}/output.py", "x\n  a + b\ny\n", "x\n  a - b\ny\n") == change()
 

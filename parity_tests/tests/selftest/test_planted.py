@@ -104,7 +104,7 @@ def test_the_published_table_is_of_all_planted_bugs() -> None:
 
 
 def test_a_miss_is_in_the_markdown() -> None:
-    """The section has a row a family, and says which bug was missed."""
+    """The section has a row per family, and says which bug was missed."""
     right = Planted(condition="N > 0", family="none", holds=lambda _: True, kind=Attention)
     lines = detection_markdown(detections([right], [0], count=3)).splitlines()
 
@@ -120,7 +120,11 @@ def test_every_condition_is_planted_once() -> None:
     assert len(conditions) > 150
 
 
-@pytest.mark.parametrize(("share", "count", "chance"), [(0.5, 2, 0.75), (0.0, 9, 0.0), (1, 1, 1)])
-def test_the_detection_probability_is_binomial(share: float, count: int, chance: float) -> None:
+@pytest.mark.parametrize(
+    ("share", "count", "probability"), [(0.5, 2, 0.75), (0.0, 9, 0.0), (1, 1, 1)]
+)
+def test_the_detection_probability_is_binomial(
+    share: float, count: int, probability: float
+) -> None:
     """A run sees a share p of all cases with probability 1 - (1 - p)^N."""
-    assert chance == detection_probability(share, count)
+    assert probability == detection_probability(share, count)

@@ -88,7 +88,7 @@ def test_other_sizes_are_not_asked() -> None:
 
 
 def test_a_copy_that_calls_the_layer_itself_is_not_asked() -> None:
-    """A function that somebody put into the layer computes with that layer's weights."""
+    """A function that was put into the layer computes with that layer's weights."""
     bound: Any = built("held")
     case = bound.own_weights.case(bound.plain_case())
     assert bound(bound.own_weights.problem(make_problem(case))).output.any()

@@ -63,8 +63,8 @@ def test_what_raises_is_not_offered_with_its_own_words(name: str) -> None:
         (row,) = [r for r in verdict.features if (r.axis, r.value) == (axis, value)]
         assert "not offered" == row.status
         assert word in row.note or axis == "dtype"
-    told = " ".join(wording.not_offered(verdict))
-    assert name == "self_attention_only" or RAISES[name][0][2] in told or "dtype" in told
+    sentences = " ".join(wording.not_offered(verdict))
+    assert name == "self_attention_only" or RAISES[name][0][2] in sentences or "dtype" in sentences
 
 
 def test_self_attention_alone_is_said_in_one_line_with_the_remedy() -> None:

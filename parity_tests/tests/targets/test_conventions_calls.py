@@ -47,7 +47,7 @@ class Recorder:
 
 
 def prepared(problem: Problem, subject: Any = Recorder, name: str = "torch-module") -> Call:
-    """Return the call that poses a problem."""
+    """Return the call that a problem makes."""
     return bind(subject, name, probe=False).prepare(problem)
 
 
@@ -156,7 +156,7 @@ def test_masks_of_a_textbook_layer_keep_ones() -> None:
     np.testing.assert_array_equal(np.eye(6), layer.W_O)
 
 
-def test_a_layer_without_a_place_for_a_weight_is_told() -> None:
+def test_a_layer_without_a_place_for_a_weight_is_refused() -> None:
     """The sentence names the attribute that is missing."""
 
     class Layer:
@@ -239,7 +239,7 @@ def test_wrong_shapes_and_dtypes_arrive_as_they_are() -> None:
 
 
 class Foreign:
-    """An array of a library that nobody here knows; on another device it has to be fetched."""
+    """An array of a library that is not known; on another device it has to be fetched."""
 
     def __init__(self, array: Any, device: str = "cpu") -> None:
         """Hold NumPy's array."""
@@ -279,7 +279,7 @@ def test_an_array_of_another_library_comes_by_dlpack(device: str) -> None:
 
 
 def test_an_array_that_cannot_be_read_is_a_finding() -> None:
-    """What somebody's array raises on being read costs the case, not the process."""
+    """An exception of a target's array on being read costs the case, not the process."""
     candidate = bind(lambda q, *_: Stuck(q, "somewhere"), "qkv-heads", probe=False)
     message = r"is a .*Stuck that cannot be read \(RuntimeError: no way to cpu\), but should be"
     with pytest.raises(CandidateError, match=message) as caught:

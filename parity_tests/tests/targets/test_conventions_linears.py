@@ -201,7 +201,7 @@ def test_arguments_are_known_by_their_names() -> None:
     assert not hasattr(config, "__len__")
 
 
-def test_a_bias_that_a_layer_lacks_is_not_posed() -> None:
+def test_a_bias_that_a_layer_lacks_is_not_drawn() -> None:
     """Where q, k and v have biases and the output has none, problems have theirs: it is said."""
     bound = bind(subject("BiasedRows"))
     assert ("no", "in") == bound.offer["bias"]

@@ -123,13 +123,13 @@ def in_a_notebook(tmp_path: Path) -> Callable[[str], Any]:
         nbformat = pytest.importorskip("nbformat")
         code, prose = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
         cells = [
-            prose("# Somebody's notebook"),
+            prose("# A notebook"),
             code("%matplotlib inline\ndata = open('no such file').read()"),
             code((SUBJECTS / file).read_text(encoding="utf-8")),
             code("print(data)"),
         ]
-        nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "somebody.ipynb")
-        return load.load(f"{tmp_path}/somebody.ipynb:{name}")
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "cells.ipynb")
+        return load.load(f"{tmp_path}/cells.ipynb:{name}")
 
     return loaded
 
@@ -296,7 +296,7 @@ def test_recognised_by_order_and_kind(name: str, convention: str) -> None:
 
 
 class NoLayer:
-    """A class whose call nobody knows."""
+    """A class whose call is not known."""
 
     def __init__(self, a: int, b: int) -> None:
         """Take two sizes."""

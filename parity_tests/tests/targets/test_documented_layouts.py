@@ -45,7 +45,7 @@ def test_layers_that_do_what_they_document_hold(name: str) -> None:
 
 
 def test_attention_over_samples_that_are_documented_first_is_named() -> None:
-    """`batch_first=True` is missing: the layer is right in the other order, which nobody calls."""
+    """`batch_first=True` is missing: the layer is right in the other order, which is not called."""
     verdict = checked("SamplesSaidFirst", diagnose=True)
     assert Outcome.FAIL is verdict.outcome
     assert "batch-first-confusion" == verdict.diagnosis[0].bug

@@ -174,7 +174,7 @@ def test_right_ones_are_found_said_and_pass(name: str, said: str, is_judged: boo
 def test_the_longest_searches_make_few_calls(
     monkeypatch: pytest.MonkeyPatch, name: str, most: int
 ) -> None:
-    """A search and the trials after it make at most so many calls: small ones, of 1 to 2 ms."""
+    """A search and the trials after it make at most `most` calls: small ones, of 1 to 2 ms."""
     made = count()
     make = Call.make
     monkeypatch.setattr(Call, "make", lambda self: (next(made), make(self))[1])

@@ -58,7 +58,7 @@ def test_torch_s_own_module_passes() -> None:
 @needs("jax")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_jax_s_attention_passes(dtype: str) -> None:
-    """jax.nn.dot_product_attention passes in the types that JAX has unless told otherwise."""
+    """jax.nn.dot_product_attention passes in the types that JAX has by default."""
     assert_passes(judged("jax.nn:dot_product_attention", 10, dtypes=(dtype,)), "jax-attention")
 
 
@@ -169,7 +169,7 @@ def test_keras_loses_half_of_float64(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.frameworks
 @needs("keras")
 def test_keras_without_a_backend_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keras asks for TensorFlow unless told otherwise; the sentence has the remedy."""
+    """Keras asks for TensorFlow by default; the sentence has the remedy."""
     if find_spec("tensorflow") is not None:
         pytest.skip("TensorFlow is installed")
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")

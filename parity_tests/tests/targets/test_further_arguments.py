@@ -1,4 +1,4 @@
-"""What a call takes besides rows is told apart from rows, and masks of other axes are found."""
+"""Arguments that are no rows are not taken for rows, and masks of other axes are found."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_wrong_gradients_fail(name: str, check_name: str) -> None:
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("each", ["parts", "heads", "columns"])
 def test_parts_of_a_packed_weight_come_back(each: str, turned: bool) -> None:
-    """A packed weight is taken apart into what it was made of."""
+    """A packed weight is split into the weights that it was made of."""
     slot = ProjectionSlot("qkv", ("q", "k", "v"), each, turned)
     weights = {part: np.random.default_rng(i).random((6, 6)) for i, part in enumerate("qkv")}
     found = unpack(slot, slot.pack(weights, 2), 2)

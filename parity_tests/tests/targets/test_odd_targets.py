@@ -96,7 +96,7 @@ def weights_first(q: Any, k: Any, v: Any) -> tuple[Any, Any]:
     return weights, weights @ v
 
 
-def test_the_output_is_told_from_weights_of_its_shape() -> None:
+def test_the_output_is_distinguished_from_weights_of_its_shape() -> None:
     """Where S = D both have one shape. Kills the choice of the output by the shape in each call."""
     bound = bind(weights_first, "fitted")
     assert isinstance(bound, Fitted)

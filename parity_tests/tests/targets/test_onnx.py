@@ -140,7 +140,7 @@ def merged(folder: Path, *, heads: int = 3) -> str:
     return saved(folder, nodes, inputs, arrays, ("out",))
 
 
-APART = ("q_proj", "k_proj", "v_proj", "o_proj")
+SEPARATE = ("q_proj", "k_proj", "v_proj", "o_proj")
 SMALL = Case(seed=1, batch=2, queries=4, keys=4, heads_count=3, head_dim=8)
 UNNAMED = tuple(f"onnx::MatMul_{n}" for n in range(4))
 
@@ -148,7 +148,7 @@ UNNAMED = tuple(f"onnx::MatMul_{n}" for n in range(4))
 def layer(
     folder: Path,
     *,
-    names: tuple[str, ...] = APART,
+    names: tuple[str, ...] = SEPARATE,
     gemm: bool = False,
     mask: bool = False,
     sequence_first: bool = False,
@@ -338,8 +338,8 @@ def test_other_weights_are_put_into_the_graph(tmp_path: Path) -> None:
     """A problem of the layer's sizes with weights of its own is answered by these weights."""
     bound = bind(load.load(layer(tmp_path)))
     problem = make_problem(bound.plain_case())
-    due = attention_in_float64(problem, causal=False)
-    np.testing.assert_allclose(bound(problem).output, due, atol=1e-5)
+    expected = attention_in_float64(problem, causal=False)
+    np.testing.assert_allclose(bound(problem).output, expected, atol=1e-5)
     with pytest.raises(CandidateError, match=r"the graph has sizes of its own"):
         bound(make_problem(bound.plain_case().replace(heads_count=2)))
 

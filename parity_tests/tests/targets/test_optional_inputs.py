@@ -18,7 +18,7 @@ from subject_checks import SUBJECTS
 
 FILE = SUBJECTS / "optional_inputs.py"
 RUN = Options(cases=30, dtypes=("float64", "float32"), shrink=False, diagnose=False, draw=False)
-# Name of the right one, its wrong twin, the features that tell them apart.
+# Name of the right one, its wrong twin, the features that distinguish them.
 PAIRS = [
     ("OptionalValue", "OptionalValueIgnored", {("inputs", "distinct")}),
     ("Optional", "OptionalIgnored", {("inputs", "distinct")}),

@@ -47,7 +47,7 @@ def test_heads_in_a_list_are_found_at_every_number_of_heads() -> None:
     assert np.allclose(bound(problem).output, expected, rtol=0, atol=1e-12)
 
 
-def test_a_layer_around_is_told_which_part_is_judged_alone() -> None:
+def test_a_layer_around_is_refused_with_the_part_to_judge_alone() -> None:
     """The class of the attention, and not the list of its heads."""
     with pytest.raises(ValueError, match="judge its `self_attn`, of the class PackedHeads, alone"):
         check_subject("own_channels.py:EncoderLayer")

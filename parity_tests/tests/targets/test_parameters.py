@@ -94,7 +94,7 @@ def test_what_is_left_out_knowingly_is_said() -> None:
     assert "; parameters not tried: tile; parameters excluded: score_bias." in verdict.sentence
 
 
-def test_constructor_and_call_are_listed_apart() -> None:
+def test_constructor_and_call_are_listed_separately() -> None:
     """A layer's parameters of both, without self."""
     from mha_numpy import MultiheadAttention
 

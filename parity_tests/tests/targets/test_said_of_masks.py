@@ -106,7 +106,7 @@ def test_a_required_mask_of_padding_is_filled(name: str, outcome: Outcome) -> No
     assert {"padding=bool", "attn=causal"} <= {f"{r.axis}={r.value}" for r in verdict.features}
 
 
-def test_a_refusal_says_what_required_masks_got() -> None:
+def test_a_refusal_says_what_required_masks_received() -> None:
     """Where the last call raises by a mask of another shape, the sentence names that."""
 
     class Wants(subject("PaddingWanted")):  # type: ignore[misc]

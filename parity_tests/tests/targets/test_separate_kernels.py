@@ -19,7 +19,7 @@ judged = checks_of("separate_kernels.py", cases=20, dtypes=("float64",))
 
 
 @pytest.mark.parametrize("name", WITHOUT_SCORES)
-def test_softmaxes_of_queries_and_keys_apart_are_refused(name: str) -> None:
+def test_separate_softmaxes_of_queries_and_keys_are_refused(name: str) -> None:
     """Feature maps of queries and of keys are another attention, and no bug in this one."""
     with pytest.raises(TargetError, match="a function of the queries alone by one of the keys"):
         judged(name)

@@ -51,7 +51,7 @@ def bound(target: str, file: str, heads: int = 2) -> Any:
 STYLES = {
     "torch": ({"in_proj_weight": "W", "in_proj_bias": "B", "out_proj.weight": "w",
                "out_proj.bias": "b"}, ""),
-    "apart": ({f"attn.{p}_proj.weight": "w" for p in "qkvo"}, "attn.o_proj.weight as w_out"),
+    "separate": ({f"attn.{p}_proj.weight": "w" for p in "qkvo"}, "attn.o_proj.weight as w_out"),
     "words": ({f"self.{p}.{k}": k[0] for p in ("query", "key", "value") for k in ("weight", "bias")}
               | {"output.dense.weight": "w"}, "output.dense.weight as w_out"),
     "plain": ({"Wq": "w", "Wk": "w", "Wv": "w", "Wo": "w", "bq": "b"}, "bq as b_q"),
@@ -71,9 +71,9 @@ def test_each_style_of_names_is_read(tmp_path: Path, names: dict[str, str], said
     packed = next((a for name, a in state.items() if a.shape in {SHAPES["W"], SHAPES["T"]}), None)
     rows = [a for name, a in state.items() if "out" not in name and a.shape == SHAPES["w"]][:3]
     whole = np.concatenate(rows) if packed is None else packed
-    due = whole.T if whole.shape == SHAPES["T"] else whole
+    expected = whole.T if whole.shape == SHAPES["T"] else whole
     np.testing.assert_array_equal(
-        due, np.concatenate([own.arrays[n] for n in ("w_q", "w_k", "w_v")])
+        expected, np.concatenate([own.arrays[n] for n in ("w_q", "w_k", "w_v")])
     )
     if "attn.c_proj.weight" in state:
         np.testing.assert_array_equal(state["attn.c_proj.weight"].T, own.arrays["w_out"])

@@ -64,7 +64,7 @@ def test_torch_s_own_defaults_are_not_said(name: str) -> None:
 
 
 class Unasked(torch.nn.MultiheadAttention):
-    """Weights that nobody asked for, or none of the pair."""
+    """Weights that were not asked for, or none of the pair."""
 
     pair = True
 

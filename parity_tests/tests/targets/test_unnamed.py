@@ -102,7 +102,7 @@ def test_a_file_without_names_says_why(tmp_path: Path, name: str, text: str, sai
 def test_a_file_of_another_kind_is_no_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is sent to install a text file."""
+    """The sentence does not say to install a text file."""
     (tmp_path / "words.txt").write_text("hello", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TargetError, match=r"but words\.txt is no Python file or notebook\.$"):

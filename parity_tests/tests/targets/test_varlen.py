@@ -110,7 +110,7 @@ def test_a_rule_from_the_first_key_keeps_rows_together() -> None:
 
 
 @pytest.mark.parametrize(("name", "offered"), [("of_one_mask", False), ("of_themselves", True)])
-def test_infinity_is_asked_where_samples_are_kept_apart(name: str, *, offered: bool) -> None:
+def test_infinity_is_asked_where_samples_are_kept_separate(name: str, *, offered: bool) -> None:
     """A product over all rows multiplies the infinite value of another sample by 0: NaN."""
     regimes = bound(name).offer["regime"]
     assert offered is ("infinite_value" in regimes)

@@ -34,7 +34,7 @@ def processor_time(*arguments: str) -> float:
 def test_isolation_is_cheap_and_a_verdict_quick() -> None:
     """Over 500 small cases, a process of its own costs at most a quarter more; all in seconds."""
     isolated, here = [], []
-    for _ in range(PAIRS):  # in turn, so that a busy moment hits both
+    for _ in range(PAIRS):  # alternating, so that a busy moment hits both
         isolated.append(processor_time())
         here.append(processor_time("--in-process"))
     assert min(isolated) <= MOST * min(here)

@@ -6,7 +6,7 @@ from mha_parity.worker.output_capture import LINES, START, OutputPerCase, end_ma
 
 
 class TestOutput:
-    """What was printed is told apart by case."""
+    """Printed text is split by case."""
 
     def test_each_case_has_its_own_words(self) -> None:
         """Marks end the output of a case, in whatever pieces they arrive."""

@@ -76,7 +76,7 @@ def test_the_oracle_never_enters_the_process(tmp_path: Path) -> None:
 
 
 def test_an_answer_on_its_way_is_in_time(tmp_path: Path) -> None:
-    """What a pipe could not hold when nobody listened is waited for, though the time is over."""
+    """The rest of an answer that the pipe could not hold is read, though the time is over."""
     block = frame_block(PROTOCOL.encode(3, Refused(sentence="x" * 64 * PIECE)))
     (tmp_path / "block").write_bytes(block)
     (tmp_path / "talkative.py").write_text(
@@ -164,9 +164,9 @@ def test_a_system_without_such_pipes_is_refused_in_a_sentence(
     """The remedy is to judge in this process."""
     with monkeypatch.context() as patch:
         patch.setattr(os, "name", "nt")
-        with pytest.raises(ValueError, match=r"'nt', but .* POSIX .*; pass --in-process") as told:
+        with pytest.raises(ValueError, match=r"'nt', but .* POSIX .*; pass --in-process") as raised:
             isolated("mha_numpy:MultiheadAttention")
-    assert 1 == str(told.value).count(";")
+    assert 1 == str(raised.value).count(";")
 
 
 ABSENT = """
