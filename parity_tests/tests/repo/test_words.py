@@ -1,7 +1,8 @@
-"""The words of the house: docstrings, comments, messages and names speak the field's language.
+"""The words of the house: prose, messages and names speak the field's language.
 
 A banned word is a metaphor, or says less than a number would. Ordinary words in ordinary sentences
-(near, turn, cell, noted, apart from) are not on the list.
+(near, turn, cell, noted, apart from) are not on the list. Searched are packages, tests, examples,
+Markdown pages and templates; not this file, which has the list, nor pages made by a program.
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("impl/mha_numpy", "reference/mha_torch", "parity_tests/mha_parity")
+
+# Folders of modules that are searched, names included.
+FOLDERS = (*PACKAGES, "parity_tests/tests", "parity_tests/examples", "parity_tests/docs")
+# Texts that are searched as a whole: pages written by hand, and templates.
+TEXTS = (
+    "README.md", ".github/CONTRIBUTING.md", "parity_tests/docs/**/*.md",
+    *(f"{package}/**/*.{kind}" for package in PACKAGES for kind in ("html", "jinja")),
+)  # fmt: skip
+MADE = "parity_tests/docs/generated"
+OWN = "parity_tests/tests/repo/test_words.py"
 
 # Word or construction in prose -> what to write.
 PROSE = {
@@ -96,13 +107,24 @@ def words(name: str) -> list[str]:
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower().split("_")
 
 
+def banned_prose(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each banned word of a text, with its line from 0 and what to write."""
+    for pattern, instead in PROSE.items():
+        for match in re.finditer(pattern.replace(" ", r"\s+"), text, flags=re.IGNORECASE):
+            yield text.count("\n", 0, match.start()), f"{match[0]!r}: write {instead}"
+
+
+def banned_in_page(text: str) -> list[str]:
+    """List the banned words of a page or a template, each with its line and what to write."""
+    return [f"{line + 1}: {each}" for line, each in sorted(set(banned_prose(text)))]
+
+
 def banned(source: str) -> list[str]:
     """List the banned words of a module, each with its line and what to write."""
     found = [
-        (line, f"{match[0]!r}: write {instead}")
+        (line + further, each)
         for line, text in prose(source)
-        for pattern, instead in PROSE.items()
-        for match in re.finditer(pattern, text, flags=re.IGNORECASE)
+        for further, each in banned_prose(text)
     ]
     found += [
         (line, f"{name}: call it {NAMES[word]}")
@@ -113,11 +135,35 @@ def banned(source: str) -> list[str]:
     return [f"{line}: {each}" for line, each in sorted(set(found))]
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    """Yield every module of the three packages by its path from the root."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield path.relative_to(ROOT).as_posix(), path
+def modules(root: Path = ROOT, folders: tuple[str, ...] = PACKAGES) -> Iterator[tuple[str, Path]]:
+    """Yield every module of the folders by its path from the root."""
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*.py")):
+            yield path.relative_to(root).as_posix(), path
+
+
+def pages(root: Path = ROOT) -> Iterator[tuple[str, Path]]:
+    """Yield every page and template that is written by hand by its path from the root."""
+    for pattern in TEXTS:
+        for path in sorted(root.glob(pattern)):
+            name = path.relative_to(root).as_posix()
+            if not name.startswith(MADE):
+                yield name, path
+
+
+def banned_below(root: Path) -> list[str]:
+    """List the banned words of all modules, pages and templates below a root."""
+    found = [
+        f"{name}:{each}"
+        for name, path in modules(root, FOLDERS)
+        if name != OWN
+        for each in banned(path.read_text(encoding="utf-8"))
+    ]
+    return found + [
+        f"{name}:{each}"
+        for name, path in pages(root)
+        for each in banned_in_page(path.read_text(encoding="utf-8"))
+    ]
 
 
 def shared_names(sources: dict[str, str]) -> dict[str, list[str]]:
@@ -131,13 +177,38 @@ def shared_names(sources: dict[str, str]) -> dict[str, list[str]]:
 
 
 def test_no_banned_word() -> None:
-    """No docstring, comment, message or name of the packages has a banned word."""
-    found = [
-        f"{name}:{each}"
-        for name, path in modules()
-        for each in banned(path.read_text(encoding="utf-8"))
-    ]
-    assert [] == found
+    """No docstring, comment, message or name of a module, and no page or template has one."""
+    assert [] == banned_below(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        *[(f"{package}/a/b.py", "told = 1", ["1: told"]) for package in PACKAGES],
+        ("parity_tests/tests/run/test_a.py", "x = 1\ndef test_due(): ...", ["2: test_due"]),
+        ("parity_tests/tests/conftest.py", '"""Hold.\n\nOne in so\nmany."""', ["3: 'so\\nmany'"]),
+        ("parity_tests/examples/a.py", "x = 1  # ask somebody", ["1: 'somebody'"]),
+        ("parity_tests/docs/conf.py", "got = 1", ["1: got"]),
+        ("README.md", "# A\n\nThe files are kept\napart.", ["4: 'apart'"]),
+        (".github/CONTRIBUTING.md", "One in so\nmany.", ["1: 'so\\nmany'"]),
+        ("parity_tests/docs/howto/a.md", "- **told** by name", ["1: 'told'"]),
+        ("parity_tests/docs/index.md", "The gradient due.", ["1: 'due'"]),
+        ("parity_tests/mha_parity/report/a.html.jinja", "<p>\n{# loud #}</p>", ["2: 'loud'"]),
+        ("parity_tests/mha_parity/report/a.html", "<p title='heard'></p>", ["1: 'heard'"]),
+        ("parity_tests/docs/generated/a.md", "told", []),
+        ("parity_tests/subjects/a.py", "told = 1", []),
+        (OWN, "told = 1", []),
+        ("README.md", "Apart\nfrom these, due to rounding, as many as that.", []),
+    ],
+)
+def test_every_kind_of_file_is_searched(
+    tmp_path: Path, name: str, text: str, found: list[str]
+) -> None:
+    """A word planted in a module, a page or a template is found there, with its line."""
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    actual = [each.removeprefix(f"{name}:") for each in banned_below(tmp_path)]
+    assert found == [re.split(r": (?:write|call it) ", each)[0] for each in actual]
 
 
 @pytest.mark.parametrize(
