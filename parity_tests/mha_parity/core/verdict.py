@@ -95,7 +95,7 @@ class Failure:
     check_result: CheckResult
     case: Case
     replay: str
-    first_seen: Case | None = None
+    shrunk_from: Case | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class Diagnosis:
     confident: bool = False
     aliases: tuple[str, ...] = ()
     evidence: str = ""
-    source: str = ""
+    seen_in: str = ""
     operation: str = ""
 
 
@@ -144,8 +144,8 @@ class Accuracy:
 
     ``contender`` is "target" or one of torch's paths ("weights" is the pinned one: 1 by
     definition); ``axis`` and ``value`` name the feature that the cases have, or nothing: all.
-    ``bits``: how many bits more than torch's are lost, log2 of ``median_times_torch``.
-    ``right_bits``: how many bits are right in the median, -log2 of the error over the largest
+    ``bits_lost``: how many bits more than torch's are lost, log2 of ``median_times_torch``.
+    ``bits_right``: how many bits are right in the median, -log2 of the error over the largest
     number of its head.
     """
 
@@ -153,11 +153,11 @@ class Accuracy:
     cases: int
     median_times_torch: float
     worst_times_torch: float
-    bits: float
+    bits_lost: float
     contender: str = "target"
     axis: str = ""
     value: str = ""
-    right_bits: float = float("nan")
+    bits_right: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -168,7 +168,7 @@ class Verdict:
     contender over all cases, and target and pinned path over those of each feature that varies.
     ``parameters`` are the target's, each with whether some case passed it.
     ``reasons`` counts the inconclusive cases by why they are.
-    ``power`` counts, of the ``weighed`` cases, those that would have shown each gross error.
+    ``sensitivity`` counts, of the ``measured_cases``, those that would have shown each gross error.
     ``drawn`` cases were to be asked; ``stopped_early``: the run ended before, at its last failure.
     ``improbable`` counts the outputs with an error that roundings of their dtype do not reach, and
     has the largest of these errors in units of torch's own.
@@ -192,8 +192,8 @@ class Verdict:
     accuracy: tuple[Accuracy, ...] = ()
     accuracy_table: tuple[Accuracy, ...] = ()
     worst: CheckResult | None = None
-    power: dict[str, int] = field(default_factory=dict)
-    weighed: int = 0
+    sensitivity: dict[str, int] = field(default_factory=dict)
+    measured_cases: int = 0
     notes: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     pictures: tuple[WeightsPicture, ...] = ()

@@ -291,7 +291,7 @@ class _Session:
             aliases=(*aliases, *names),
             evidence=f"predicts {best.explained} of {best.failing} failing answers{detail}"
             + (f", and fits the {_others_counted(passing)}" if passing else ""),
-            source=", ".join(bugs[0].sources[:3]),
+            seen_in=", ".join(bugs[0].sources[:3]),
         )
 
     @cached_property

@@ -168,7 +168,7 @@ def _known(bug_id: str, evidence: str) -> tuple[Diagnosis, ...]:
             confident=True,
             aliases=bug.aliases,
             evidence=evidence,
-            source=", ".join(bug.sources[:3]),
+            seen_in=", ".join(bug.sources[:3]),
         ),
     )
 

@@ -66,7 +66,7 @@ def name_wrong_gradients(
             return (
                 Diagnosis(
                     bug=bug.id, title=bug.title, remedy=bug.remedy, explains=explained / len(wrong),
-                    confident=len(wrong) > 1, evidence=sentence, source=", ".join(bug.sources),
+                    confident=len(wrong) > 1, evidence=sentence, seen_in=", ".join(bug.sources),
                 ),
             )  # fmt: skip
     return tuple(_measured(candidate, wrong)) if wrong else ()

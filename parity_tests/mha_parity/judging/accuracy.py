@@ -181,9 +181,9 @@ def accuracy_row(
         cases=len(known),
         median_times_torch=median,
         worst_times_torch=max(worst, *(each.times_torch for each in known)),
-        bits=math.log2(median) if 0 < median < math.inf else math.inf,
+        bits_lost=math.log2(median) if 0 < median < math.inf else math.inf,
         contender=contender,
         axis=feature[0],
         value=feature[1],
-        right_bits=statistics.median(right) if right else math.nan,
+        bits_right=statistics.median(right) if right else math.nan,
     )

@@ -54,7 +54,7 @@ def accuracy_sentence(verdict: Verdict) -> str:
 
 
 def _bits(row: Accuracy | None) -> str:
-    return f"{row.right_bits:.1f}" if row is not None else ""
+    return f"{row.bits_right:.1f}" if row is not None else ""
 
 
 def paths(verdict: Verdict) -> list[tuple[str, ByDtype]]:

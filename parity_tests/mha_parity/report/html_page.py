@@ -81,13 +81,13 @@ def document(
 def picture_of_failure(verdict: Verdict, failure: Failure) -> WeightsPicture | None:
     """Return the picture of one failure, if there is one."""
     found = (p for p in verdict.pictures if p.check == failure.check_result.check)
-    return next(found, None) if failure.first_seen is not None else None
+    return next(found, None) if failure.shrunk_from is not None else None
 
 
 def gradient_of(verdict: Verdict, failure: Failure) -> GradientPicture | None:
     """Return the picture of one failing gradient, if there is one."""
     found = (p for p in verdict.gradient_pictures if p.check == failure.check_result.check)
-    return next(found, None) if failure.first_seen is not None else None
+    return next(found, None) if failure.shrunk_from is not None else None
 
 
 def heads(picture: WeightsPicture) -> list[int]:

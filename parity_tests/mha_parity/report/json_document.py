@@ -53,7 +53,7 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "failure_groups": [_group(group) for group in verdict.failure_groups],
         "diagnosis": [_diagnosis(each) for each in verdict.diagnosis],
         "accuracy": {each.dtype: _accuracy(each, verdict) for each in verdict.accuracy},
-        "sensitivity": {"cases": verdict.weighed, "detectable": dict(verdict.power)},
+        "sensitivity": {"cases": verdict.measured_cases, "detectable": dict(verdict.sensitivity)},
         "notes": list(verdict.notes),
         "seconds": round(verdict.seconds, 3),
         "environment": dict(verdict.environment),
@@ -107,8 +107,8 @@ def _errors(row: Accuracy) -> dict[str, Any]:
     return {
         "median_times_torch": number(row.median_times_torch),
         "worst_times_torch": number(row.worst_times_torch),
-        "bits_lost": number(row.bits),
-        "bits_right": number(row.right_bits),
+        "bits_lost": number(row.bits_lost),
+        "bits_right": number(row.bits_right),
         "cases": row.cases,
     }
 
@@ -138,7 +138,7 @@ def _failure(failure: Failure) -> dict[str, Any]:
     check_result = failure.check_result
     return {
         "case": failure.case.id,
-        "shrunk_from": failure.first_seen.id if failure.first_seen else failure.case.id,
+        "shrunk_from": failure.shrunk_from.id if failure.shrunk_from else failure.case.id,
         "check": check_result.check,
         "place": _place(check_result.where) if check_result.where else None,
         "error": number(check_result.error),
@@ -169,9 +169,9 @@ def _diagnosis(each: Diagnosis) -> dict[str, Any]:
         "bug": each.bug,
         "title": each.title,
         "remedy": each.remedy,
-        "explained_fraction": each.explains,
+        "explains": each.explains,
         "confident": each.confident,
         "aliases": list(each.aliases),
         "evidence": each.evidence,
-        "seen_in": each.source,
+        "seen_in": each.seen_in,
     }

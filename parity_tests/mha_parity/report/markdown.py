@@ -55,7 +55,7 @@ def _diagnosis(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "evidence", escaped(diagnosis.evidence)
     yield "remedy", escaped(diagnosis.remedy)
     yield wording.ALIASES, escaped(", ".join(diagnosis.aliases))
-    named = wording.source_links(diagnosis.source)
+    named = wording.source_links(diagnosis.seen_in)
     yield "seen in", ", ".join(f"[{escaped(a)}]({url})" if url else escaped(a) for a, url in named)
 
 

@@ -85,7 +85,7 @@ def _diagnosis(diagnosis: Diagnosis, suspects: Sequence[str]) -> Pairs:
         ("remedy", diagnosis.remedy),
         ("look at", "\n".join(suspects)),
         (wording.ALIASES, ", ".join(diagnosis.aliases)),
-        ("seen in", diagnosis.source),
+        ("seen in", diagnosis.seen_in),
     )
     rest = [(name, Text(text)) for name, text in said if text]
     return [(wording.certainty(diagnosis), first), *rest]
@@ -104,8 +104,8 @@ def _failure(failure: Failure) -> Pairs:
         if math.isfinite(check_result.error):
             pairs.append(("error", Text(wording.error_words(check_result))))
     pairs.append(("case", Text(failure.case.id)))
-    if failure.first_seen is not None and failure.first_seen != failure.case:
-        pairs.append(("shrunk from", Text(failure.first_seen.id, "dim")))
+    if failure.shrunk_from is not None and failure.shrunk_from != failure.case:
+        pairs.append(("shrunk from", Text(failure.shrunk_from.id, "dim")))
     return pairs
 
 

@@ -92,7 +92,7 @@ def environment_line(verdict: Verdict) -> str:
 
 def failures_in_full(verdict: Verdict) -> list[Failure]:
     """Return the failures to show in full: those that were shrunk, or the first of all."""
-    shrunk = [failure for failure in verdict.failures if failure.first_seen is not None]
+    shrunk = [failure for failure in verdict.failures if failure.shrunk_from is not None]
     return (shrunk or list(verdict.failures))[:SHOWN_FAILURES]
 
 
@@ -225,13 +225,13 @@ def inconclusive_reasons(verdict: Verdict) -> str:
 
 def sensitivity(verdict: Verdict) -> str:
     """Return how many cases each gross mistake would fail; "" where it was not measured."""
-    if not verdict.power:
+    if not verdict.sensitivity:
         return ""
-    name = min(verdict.power, key=lambda each: verdict.power[each])
-    least = verdict.power[name]
+    name = min(verdict.sensitivity, key=lambda each: verdict.sensitivity[each])
+    least = verdict.sensitivity[name]
     return (
-        f"each of {len(verdict.power)} gross mistakes would fail {least} or more of "
-        f"{counted_cases(verdict.weighed)} (fewest: {name})"
+        f"each of {len(verdict.sensitivity)} gross mistakes would fail {least} or more of "
+        f"{counted_cases(verdict.measured_cases)} (fewest: {name})"
     )
 
 

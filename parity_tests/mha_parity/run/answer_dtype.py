@@ -103,7 +103,7 @@ def capped(failing: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
             aliases=bug.aliases,
             evidence=f"{len(failing)} of {len(failing)} failing answers to float64 are right by "
             "the bounds of float32",
-            source=", ".join(bug.sources[:3]),
+            seen_in=", ".join(bug.sources[:3]),
         ),
     )
 

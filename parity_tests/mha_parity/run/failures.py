@@ -40,7 +40,7 @@ def failures_of(
     found = [each for each in first.values() if each.check != FURTHER]
     most = SHOWN if shrink else 0
     full = [
-        _failure(shrunk(candidate, each, settings), repro, first_seen=each.case)
+        _failure(shrunk(candidate, each, settings), repro, shrunk_from=each.case)
         for each in found[:most]
     ]
     further = (each for each in first.values() if each.check == FURTHER)
@@ -59,10 +59,10 @@ def _plainness(case: Case) -> tuple[bool, int]:
     return 0 in {case.batch, case.queries, case.keys}, len(case.id)
 
 
-def _failure(check_result: CheckResult, repro: Repro, first_seen: Case | None = None) -> Failure:
+def _failure(check_result: CheckResult, repro: Repro, shrunk_from: Case | None = None) -> Failure:
     return Failure(
         check_result=check_result,
         case=check_result.case,
         replay=repro.case(check_result.case.id),
-        first_seen=first_seen,
+        shrunk_from=shrunk_from,
     )

@@ -14,7 +14,7 @@ from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.judging.error_map import is_numeric
 from mha_parity.judging.gradient_groups import IN_PROJECTIONS
 from mha_parity.judging.gradients import CHECK, expected_gradients, gradient_units
-from mha_parity.run.weights_pictures import HEADS, SHOWN, at_first_seen_sizes, failing_again
+from mha_parity.run.weights_pictures import HEADS, SHOWN, at_sizes_before_shrinking, failing_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ def gradient_pictures(
     candidate: Candidate, failures: Iterable[Failure], settings: JudgeSettings
 ) -> tuple[GradientPicture, ...]:
     """Return a picture of each shrunk failure of a gradient, at sizes one can read."""
-    shrunk = [failure for failure in failures if failure.first_seen is not None]
+    shrunk = [failure for failure in failures if failure.shrunk_from is not None]
     wanted = [failure for failure in shrunk if failure.check_result.check.startswith(CHECK)][:SHOWN]
     drawn = (_picture(candidate, failure, settings) for failure in wanted)
     return tuple(picture for picture in drawn if picture is not None)
@@ -60,8 +60,8 @@ def _picture(
 
 def _cases(failure: Failure) -> tuple[Case, ...]:
     """Return the case with several heads, since some may be right, with its own, and as it is."""
-    first = failure.first_seen or failure.case
-    larger = at_first_seen_sizes(failure.case, first, HEAD_DIM)
+    first = failure.shrunk_from or failure.case
+    larger = at_sizes_before_shrinking(failure.case, first, HEAD_DIM)
     heads = larger.heads_count if larger.kv_heads_count else min(first.heads_count, HEADS)
     several = larger.replace(heads_count=max(heads, larger.heads_count))
     return several, larger, failure.case

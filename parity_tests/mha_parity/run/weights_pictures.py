@@ -55,7 +55,7 @@ def pictures(
     shrunk = [
         each
         for each in failures
-        if each.first_seen is not None or (not asks_torch() and can_be_drawn(each.case))
+        if each.shrunk_from is not None or (not asks_torch() and can_be_drawn(each.case))
     ]
     wanted = [failure for failure in shrunk if failure.check_result.check in CHECKS][:SHOWN]
     drawn = (
@@ -115,7 +115,10 @@ def _picture(
     candidate: Candidate, failure: Failure, settings: JudgeSettings
 ) -> WeightsPicture | None:
     check = failure.check_result.check
-    cases = (at_first_seen_sizes(failure.case, failure.first_seen or failure.case), failure.case)
+    cases = (
+        at_sizes_before_shrinking(failure.case, failure.shrunk_from or failure.case),
+        failure.case,
+    )
     for problem, reference, answer in failing_again(candidate, failure, cases, settings):
         return _drawn(candidate, check, problem, reference, answer, settings)
     return None
@@ -171,19 +174,19 @@ def _can_be(case: Case, candidate: Candidate) -> bool:
     return offered and can_coexist(features)
 
 
-def at_first_seen_sizes(case: Case, first_seen: Case, head_dim: int = HEAD_DIM) -> Case:
+def at_sizes_before_shrinking(case: Case, shrunk_from: Case, head_dim: int = HEAD_DIM) -> Case:
     """Return ``case`` with the sizes at which it was first seen, as far as a picture shows them."""
-    queries, keys = min(first_seen.queries, POSITIONS), min(first_seen.keys, POSITIONS)
+    queries, keys = min(shrunk_from.queries, POSITIONS), min(shrunk_from.keys, POSITIONS)
     if case.inputs == "self":
         queries = keys = min(queries, keys)
     heads = case.heads_count
     if heads > 1 and not case.kv_heads_count:
-        heads = max(heads, min(first_seen.heads_count, HEADS))
+        heads = max(heads, min(shrunk_from.heads_count, HEADS))
     return case.replace(
         queries=max(queries, case.queries),
         keys=max(keys, case.keys),
         heads_count=heads,
-        head_dim=max(case.head_dim, min(first_seen.head_dim, head_dim)),
+        head_dim=max(case.head_dim, min(shrunk_from.head_dim, head_dim)),
     )
 
 

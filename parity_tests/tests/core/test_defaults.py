@@ -48,7 +48,7 @@ def test_what_is_not_given_is_empty(name: str) -> None:
     found = list(defaults(import_module(f"mha_parity.{name}")))
     assert found
     for field, value in found:
-        if field in {"Accuracy.right_bits", "CaseError.bound"}:
+        if field in {"Accuracy.bits_right", "CaseError.bound"}:
             assert math.isnan(value)
         elif field == "Verdict.improbable":
             assert (0, 0.0) == value

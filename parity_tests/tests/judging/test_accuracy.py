@@ -143,8 +143,8 @@ def test_a_row_has_median_worst_and_bits() -> None:
     )
 
     assert row is not None
-    assert (3, 2, 8, 1) == (row.cases, row.median_times_torch, row.worst_times_torch, row.bits)
-    assert 20 == row.right_bits
+    assert (3, 2, 8, 1) == (row.cases, row.median_times_torch, row.worst_times_torch, row.bits_lost)
+    assert 20 == row.bits_right
     assert accuracy.accuracy_row("float32", []) is None
 
 
@@ -299,4 +299,4 @@ def test_lost_bits_are_the_logarithm_of_the_median_ratio(times: float, bits: flo
     """Fewer than none where an error is below torch's. Kills 1 for 0 as the least ratio."""
     row = accuracy.accuracy_row("float32", [MeasuredError(TARGET, times, 20.0)])
     assert row is not None
-    assert bits == row.bits
+    assert bits == row.bits_lost

@@ -53,5 +53,5 @@ def test_a_wrong_one_fails(name: str) -> None:
     assert worst.check_result.where is not None
     assert worst.check_result.error > worst.check_result.allowed
     assert worst.replay.startswith(f"mha-parity replay {worst.case.id} ")
-    assert worst.first_seen is not None
-    assert worst.case.embed_dim <= worst.first_seen.embed_dim
+    assert worst.shrunk_from is not None
+    assert worst.case.embed_dim <= worst.shrunk_from.embed_dim

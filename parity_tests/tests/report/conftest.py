@@ -125,7 +125,10 @@ def _synthetic(**changes: Any) -> Verdict:
         "checks": (CheckRow("output", 200, 40),),
         "failures": (
             Failure(
-                check_result=check_result, case=CASE, replay=replay, first_seen=CASE.replace(seed=3)
+                check_result=check_result,
+                case=CASE,
+                replay=replay,
+                shrunk_from=CASE.replace(seed=3),
             ),
         ),
         "diagnosis": (
@@ -198,7 +201,7 @@ def _common_verdict(run: int = 200, failed: int = 40, **changes: Any) -> Verdict
         detail="output is 1.5, but should be 1.0",
     )
     replay = f"mha-parity replay {CASE.id} {TARGET}"
-    failure = Failure(check_result=check_result, case=CASE, replay=replay, first_seen=FIRST)
+    failure = Failure(check_result=check_result, case=CASE, replay=replay, shrunk_from=FIRST)
     fields: dict[str, Any] = {
         "target": TARGET,
         "convention": "torch-module",

@@ -64,7 +64,7 @@ def failed(*, check: str = "output", detail: str = "raised", cases: int = 2) -> 
                 bug="scale",
                 title="100% <b>\nwrong",
                 remedy="a|b",
-                source="a/b#1, a book",
+                seen_in="a/b#1, a book",
                 confident=True,
             ),
         ),

@@ -66,7 +66,7 @@ def drawn(case: str, name: str, spoil: Spoil = last_off) -> GradientPicture | No
     found = run_case(candidate, at, JudgeSettings()).check_results
     (check_result,) = [each for each in found if each.check == CHECK + name]
     assert check_result.severity.fails
-    failure = Failure(check_result=check_result, case=at, replay="", first_seen=at)
+    failure = Failure(check_result=check_result, case=at, replay="", shrunk_from=at)
     pictures = gradient_pictures(candidate, [failure], JudgeSettings())
     return pictures[0] if pictures else None
 
@@ -150,7 +150,7 @@ def test_a_small_case_is_drawn_with_more_heads() -> None:
     found = run_case(candidate, small, JudgeSettings()).check_results
     (check_result,) = [each for each in found if each.check == CHECK + "in_proj_weight"]
     first = parse("mha-N3-L9-S9-H5-D7-grad-float64-s8")
-    failure = Failure(check_result=check_result, case=small, replay="", first_seen=first)
+    failure = Failure(check_result=check_result, case=small, replay="", shrunk_from=first)
     (picture,) = gradient_pictures(candidate, [failure], JudgeSettings())
     assert (HEADS, HEAD_DIM) == (picture.case.heads_count, picture.case.head_dim)
     width = HEADS * HEAD_DIM
@@ -170,7 +170,7 @@ def test_what_fails_with_one_head_alone_is_drawn_with_one() -> None:
         if each.check == CHECK + "query"
     ]
     first = parse("mha-N3-L9-S9-H5-D7-grad-float64-s8")
-    failure = Failure(check_result=check_result, case=small, replay="", first_seen=first)
+    failure = Failure(check_result=check_result, case=small, replay="", shrunk_from=first)
     (picture,) = gradient_pictures(candidate, [failure], JudgeSettings())
     assert (1, 2) == (picture.case.heads_count, picture.case.head_dim)
 
@@ -229,7 +229,7 @@ def test_a_run_draws_its_failing_gradients_and_no_others() -> None:
     bound = bind(load.load(f"{SUBJECTS}/numpy_vjp.py:ForgetsFirstHead"))
     found = check(bound, Options(cases=20, grad=True, diagnose=False, draw=True))
     shown = [each.check for each in found.gradient_pictures]
-    shrunk = [each.check_result.check for each in found.failures if each.first_seen is not None]
+    shrunk = [each.check_result.check for each in found.failures if each.shrunk_from is not None]
     assert shrunk == shown
     assert () == found.pictures
     assert () == check(bound, Options(cases=12, diagnose=False, draw=True)).gradient_pictures

@@ -54,7 +54,7 @@ def test_many_failures_are_folded(
 ) -> None:
     """The first shrunk failure is shown at once; what else fails is folded, each or together."""
     (failure,) = synthetic().failures
-    others = [as_check(failure, f"check {i}", first_seen=None) for i in range(4)]
+    others = [as_check(failure, f"check {i}", shrunk_from=None) for i in range(4)]
     shrunk = [as_check(failure, f"shrunk {i}") for i in range(2)]
     read = read_page(html_page.document([synthetic(failures=(*others, *shrunk))]))
     cards = [
@@ -70,7 +70,7 @@ def test_seen_in_is_a_link(
     synthetic: Callable[..., Verdict], read_page: Callable[[str], Any]
 ) -> None:
     """A thread of a repository can be followed; a source without an address is text."""
-    found = Diagnosis(bug="scale", title="scale", source="a/b#12, the work of students")
+    found = Diagnosis(bug="scale", title="scale", seen_in="a/b#12, the work of students")
     text = html_page.document([synthetic(diagnosis=(found,))])
     links = [a["href"] for a in read_page(text).attributes("a")]
     assert ["https://github.com/a/b/issues/12"] == links

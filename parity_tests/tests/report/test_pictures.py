@@ -23,8 +23,8 @@ from mha_parity.run.check import check
 from mha_parity.run.weights_pictures import (
     HEADS,
     POSITIONS,
-    at_first_seen_sizes,
     at_picture_sizes,
+    at_sizes_before_shrinking,
     pictures,
     worst_passing,
 )
@@ -147,7 +147,7 @@ def failing(case: str, check_name: str = "output") -> tuple[FunctionCandidate, F
     found = run_case(wrong, parse(case), JudgeSettings()).check_results
     (check_result,) = [each for each in found if each.check == check_name]
     first = parse("mha-N5-L13-S17-H7-D11-cross-float64-s9")
-    return wrong, Failure(check_result=check_result, case=parse(case), replay="", first_seen=first)
+    return wrong, Failure(check_result=check_result, case=parse(case), replay="", shrunk_from=first)
 
 
 def test_a_picture_is_drawn_at_sizes_that_show_something() -> None:
@@ -176,7 +176,7 @@ def test_a_case_with_numbers_is_drawn_in_place_of_one_without() -> None:
             "qkv-N2-L33-S40-H9-D8-cross-boolmask-float64-s7",
         )
     )
-    failure = Failure(check_result=one, case=one.case, replay="", first_seen=one.case)
+    failure = Failure(check_result=one, case=one.case, replay="", shrunk_from=one.case)
     (drawn,) = pictures(wrong, [failure], JudgeSettings(), [one, several])
     assert (POSITIONS, POSITIONS) == (drawn.case.queries, drawn.case.keys)
     assert "boolmask" in drawn.case.id
@@ -209,7 +209,7 @@ def test_what_no_picture_can_show_has_none() -> None:
     """A failure of the whole run, or of a check without a picture, is not drawn."""
     wrong, failure = failing("mha-N1-L2-S2-H1-D1-cross-float64-s0")
     crashed = replace(failure, check_result=replace(failure.check_result, check="call completes"))
-    run_check_results = replace(failure, first_seen=None)
+    run_check_results = replace(failure, shrunk_from=None)
     assert () == pictures(wrong, [crashed, run_check_results], JudgeSettings())
 
 
@@ -262,7 +262,7 @@ def test_fitting_keeps_groups() -> None:
 def test_readable_sizes(first: str) -> None:
     """Sizes lie between those of the small case and those first seen; features stay."""
     small: Case = parse("mha-N1-L2-S3-H2-D1-cross-causal-float64-s0")
-    large = at_first_seen_sizes(small, parse(first))
+    large = at_sizes_before_shrinking(small, parse(first))
     assert small.queries <= large.queries <= POSITIONS
     assert small.keys <= large.keys <= POSITIONS
     assert 2 <= large.heads_count <= HEADS
@@ -290,4 +290,4 @@ def test_a_picture_has_the_heads_at_which_a_failure_was_first_seen(
         seed=1, form="qkv", batch=1, queries=2, keys=2, heads_count=heads, head_dim=2,
         kv_heads_count=kv_heads,
     )  # fmt: skip
-    assert shown == at_first_seen_sizes(case, case.replace(heads_count=4)).heads_count
+    assert shown == at_sizes_before_shrinking(case, case.replace(heads_count=4)).heads_count

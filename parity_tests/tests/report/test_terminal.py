@@ -43,10 +43,10 @@ def test_fits_the_width(
 def test_no_word_is_broken(make_verdict: Callable[..., Verdict], shown: Callable[..., str]) -> None:
     """In 40 columns the ids of a case and of the one it was shrunk from stay whole words."""
     failure = make_verdict().failures[0]
-    first_seen = parse("mha-N8-L70-S70-H16-D16-outproj-boolmask-padding-float64-huge-s7")
-    longer = dataclasses.replace(failure, first_seen=first_seen)
+    shrunk_from = parse("mha-N8-L70-S70-H16-D16-outproj-boolmask-padding-float64-huge-s7")
+    longer = dataclasses.replace(failure, shrunk_from=shrunk_from)
     words = shown(make_verdict(failures=(longer,)), 40).split()
-    assert {failure.case.id, first_seen.id} <= set(words)
+    assert {failure.case.id, shrunk_from.id} <= set(words)
 
 
 def test_verdict_comes_first_and_whole(
@@ -209,7 +209,11 @@ def test_exact_text(
         checks=(CheckRow("output", 200, 40), CheckRow("weights", 50, 0)),
         accuracy=(
             Accuracy(
-                dtype="float32", cases=7, median_times_torch=1.25, worst_times_torch=2.5, bits=0.3
+                dtype="float32",
+                cases=7,
+                median_times_torch=1.25,
+                worst_times_torch=2.5,
+                bits_lost=0.3,
             ),
         ),
     )
@@ -270,7 +274,9 @@ def test_accuracy_and_sensitivity_stand_in_the_report(
 ) -> None:
     """The sensitivity names the gross mistake that fewest cases would fail."""
     text = " ".join(
-        shown(make_verdict(failed=0, power={"zeros": 200, "mean(V)": 150}, weighed=190)).split()
+        shown(
+            make_verdict(failed=0, sensitivity={"zeros": 200, "mean(V)": 150}, measured_cases=190)
+        ).split()
     )
     assert "sensitivity each of 2 gross mistakes would fail 150 or more of 190 cases" in text
     assert "(fewest: mean(V))" in text

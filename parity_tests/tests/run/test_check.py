@@ -109,7 +109,7 @@ def test_junk_fails_and_blind_cases_do_not_hide_it() -> None:
     found = check(zeros, Options(cases=12, shrink=False, diagnose=False))
 
     assert found.outcome is Outcome.FAIL
-    assert found.failed == found.power["zeros"] == 12
+    assert found.failed == found.sensitivity["zeros"] == 12
 
 
 @pytest.mark.parametrize("raises", [False, True])

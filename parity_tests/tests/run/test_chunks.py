@@ -81,7 +81,17 @@ def test_the_verdict_does_not_depend_on_the_number_of_processes(
     two, heard = verdict_by(name, 2)
     whole = SIZE + 7
     assert [(SIZE, whole), (whole, whole)] == heard
-    same = ("outcome", "run", "passed", "failed", "features", "checks", "power", "weighed", "worst")
+    same = (
+        "outcome",
+        "run",
+        "passed",
+        "failed",
+        "features",
+        "checks",
+        "sensitivity",
+        "measured_cases",
+        "worst",
+    )
     for field in (*same, "environment"):
         assert getattr(one, field) == getattr(two, field), field
     assert [each.check_result for each in one.failures] == [

@@ -36,7 +36,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SAME = ("outcome", "run", "passed", "failed", "features", "checks", "power", "weighed", "worst")
+SAME = (
+    "outcome",
+    "run",
+    "passed",
+    "failed",
+    "features",
+    "checks",
+    "sensitivity",
+    "measured_cases",
+    "worst",
+)
 QUICK = {"shrink": False, "diagnose": False}
 SIZE = 24  # cases of a chunk here
 STARTED = 60  # seconds for scheduler and workers, whose imports take long on busy cores

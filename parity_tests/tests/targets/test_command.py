@@ -172,7 +172,7 @@ def test_the_replay_line_of_a_program_is_quoted() -> None:
     verdict = judged(f"{PYTHON} wrong", 80, features=(("form", "qkv"),), diagnose=False)
     lines = {failure.replay.partition(" 'exec:")[2] for failure in verdict.failures}
     assert {f"{PYTHON.removeprefix('exec:')} wrong'"} == lines
-    assert {4} == {f.case.queries for f in verdict.failures if f.first_seen}
+    assert {4} == {f.case.queries for f in verdict.failures if f.shrunk_from}
 
 
 def test_the_page_names_what_is_sent() -> None:
