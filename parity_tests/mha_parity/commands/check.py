@@ -107,7 +107,7 @@ def report_verdicts(
     if asked.github:
         files.append_summary(verdicts, refused)
         written += github.workflow_commands(verdicts)
-        written += [github.could_not_judge(_with_target(each)) for each in refused]
+        written += [github.could_not_judge(_with_target(each), [each.target]) for each in refused]
     for verdict in verdicts:
         terminal.print_verdict(verdict, console, verbose=asked.verbose)
     for line in written:

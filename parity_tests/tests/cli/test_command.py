@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ MISTAKES = {
     "check .": r"'\.', which is a folder, but should be `package",
     "check projected.py": r"it; name one of softmax, .*, as in: mha-parity check projected\.py:\w",
     "check attention.ipynb": r"a class in it; name one of .*: mha-parity check attention\.ipynb:\w",
+    "check ''": r"'', which is empty, but should be `package",
+    "check empty.ipynb": r"whose cells define no public function and no class",
     "check ./wrong:f": r"but \./wrong is a folder; name a file in it",
     "check missing.py:f": r"no file missing\.py",
     "check missing.ipynb:f": r"no file missing\.ipynb",
@@ -77,7 +80,7 @@ def said(
 
     def run(line: str) -> Said:
         try:
-            status = main(line.split())
+            status = main(shlex.split(line))
         except SystemExit as left:
             status = int(left.code or 0)
         return status, *capsys.readouterr()

@@ -126,7 +126,6 @@ def test_the_page_on_torch_is_what_the_command_writes(tmp_path: Path) -> None:
 def lost_links(text: str, folder: Path) -> list[str]:
     """Return the relative links and pictures of a page that lead to no file."""
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)|src=\"([^\":]+)\"", text)
-    assert links
     return [one or other for one, other in links if not (folder / (one or other)).exists()]
 
 
@@ -134,6 +133,7 @@ def lost_links(text: str, folder: Path) -> list[str]:
 def test_pictures_and_links_exist(page: str) -> None:
     """Every relative link and picture leads to a file of the repository."""
     path = ROOT / page
+    assert page != "README.md" or len(re.findall(r"\]\(", README)) >= 5
     assert [] == lost_links(path.read_text(encoding="utf-8"), path.parent)
 
 

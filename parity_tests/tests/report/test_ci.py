@@ -28,6 +28,7 @@ from mha_parity.core.verdict import (
     Verdict,
 )
 from mha_parity.report import files, github, markdown, sarif, wording
+from mha_parity.report.brief import brief
 from mha_parity.run.target_source import source_of
 from subject_checks import SUBJECTS
 
@@ -144,6 +145,34 @@ def test_a_run_without_a_verdict_is_annotated(capsys: pytest.CaptureFixture[str]
     for options, said in (((), ""), (("--github",), "::error title=mha-parity::got ")):
         assert 2 == main(["check", "no_such_module:f", *options])
         assert capsys.readouterr().out.startswith(said)
+
+
+def test_a_target_that_cannot_be_judged_is_annotated_at_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kills an annotation without a place, which GitHub shows at no file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(github.WORKSPACE, str(tmp_path))
+    Path("raises.py").write_text("raise ValueError(1)\n", encoding="utf-8")
+    for targets in (["raises.py:f"], ["raises.py:f", "raises.py:g"]):
+        assert 2 == main(["check", *targets, "--github"])
+        shown = capsys.readouterr().out
+        assert len(targets) == shown.count(
+            "::error file=raises.py,title=mha-parity::got the target"
+        )
+
+
+def test_a_systematic_error_adds_nothing_to_a_known_cause() -> None:
+    """Kills "also fails: systematic error" in pytest and Markdown: the terminal leaves it out."""
+    verdict = failed()
+    over_run = dataclasses.replace(verdict.failures[0].check_result, check=SYSTEMATIC)
+    shrunk = dataclasses.replace(verdict.failures[0], shrunk_from=CASE)
+    failures = (shrunk, dataclasses.replace(verdict.failures[0], check_result=over_run))
+    known = dataclasses.replace(verdict, failures=failures)
+    unknown = dataclasses.replace(known, diagnosis=())
+    for said in (brief, lambda found: markdown.document([found])):
+        assert SYSTEMATIC not in said(known)
+        assert SYSTEMATIC in said(unknown)
 
 
 def test_a_run_without_a_verdict_writes_its_files(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from mha_parity.cases.covering import draw_cases
 from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import FunctionCandidate
@@ -110,6 +111,7 @@ def test_where_a_run_ends_does_not_depend_on_the_number_of_processes(
     """One and two processes end at the same case with the same sentence, within a chunk or not."""
     one, two = (verdict_by("wrong_scale.py:f", n, **asked)[0] for n in (1, 2))
     assert one.stopped_early
+    assert one.failed == asked.get("max_failures", 1)
     assert one.sentence == two.sentence
     assert one.failures == two.failures
 
@@ -138,11 +140,21 @@ def _zeros(problem: Problem) -> Array:
     return np.zeros_like(right)
 
 
+def test_each_failure_is_reported_as_it_comes() -> None:
+    """A fresh process is loaded at the first one. Kills a failure that is reported at no time."""
+    offer = whole_offer() | {"size": ("small",), "dtype": ("float64",)}
+    candidate = FunctionCandidate("zeros", _zeros, offer)
+    failures: list[None] = []
+    found = chunks.run_chunks(
+        candidate, draw_cases(offer, 12, 3), settings_of(Options()), _quiet,
+        on_failure=lambda: failures.append(None),
+    )  # fmt: skip
+    assert sum(each.fails for chunk in found for each in chunk.case_results) == len(failures) > 0
+
+
 def test_a_part_keeps_the_arrays_of_few_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a target that fails everywhere only `KEPT_FAILURES` trials keep their arrays."""
     monkeypatch.setattr(chunks, "KEPT_FAILURES", 4)
-    from mha_parity.cases.covering import draw_cases
-
     offer = whole_offer() | {"size": ("small",), "dtype": ("float64",)}
     cases = draw_cases(offer, 12, seed=3)
     heard: list[None] = []
