@@ -6,9 +6,10 @@ gamma_n = n u / (1 - n u); a sum of n products, in any order, with or without fu
 off by at most gamma_n sum |a_i||b_i|. Errors made earlier are carried on by magnitudes:
 
 - projections: dq <= gamma_{E+1} (|x||W|^T + |b|), likewise dk, dv. Appended keys are exact.
-- scores: dl <= s (dq |k|^T + (|q| + dq) dk^T) + gamma_{D+9} s (|q| + dq)(|k| + dk)^T + gamma_3 |m|;
-  9 = forming the scale (3), applying it to one or both factors (2), the change to base 2 (2), the
-  masks' sum, the sum with the masks.
+- scores: dl <= s (dq |k|^T + (|q| + dq) dk^T) + gamma_{D+9} s (|q| + dq)(|k| + dk)^T
+  + gamma_{D+3} |m|; 9 = forming the scale (3), applying it to one or both factors (2), the change
+  to base 2 (2), the masks' sum, the sum with the masks. A mask may be the first term of a score,
+  to which D products are added, as in torch's `baddbmm`.
 - exponents: eta_j = dl_j + gamma_1 (max_i l_i - l_j) + gamma_8: the subtraction of a maximum, be it
   in one step or in the many of an online softmax (their differences add up to the same distance),
   and an exp good to 4 units in the last place.
@@ -232,7 +233,7 @@ def _shift(
     for mask, other in (("attn_mask", "key_padding_mask"), ("key_padding_mask", "attn_mask")):
         if getattr(problem, mask) is not None:
             alone = np.abs(problem.replace(**{other: None}).additive())
-            error = error + arithmetic.error_factor(0, MASKING + 1) * alone
+            error = error + arithmetic.error_factor(q.shape[-1], MASKING + 1) * alone
     distance = logits.max(axis=-1, keepdims=True, initial=-np.inf) - logits
     moved = error + arithmetic.error_factor(0, 1) * distance + arithmetic.error_factor(EXP, 1)
     return np.asarray(

@@ -122,7 +122,7 @@ def exponents(problem: Problem, reference: Stages | Reference, errors: Any, m: M
         scale = abs(problem.scale)
         # Scale, change of base and masks: 9; stored are the scaled factors, score and masked score.
         error = scale * carried + m.error_factor(len(width) + 9, 10) * scale * reach
-        error += sum(m.error_factor(0, 3) * float(mask[n, h, i, j]) for mask in added)
+        error += sum(m.error_factor(len(width), 3) * float(mask[n, h, i, j]) for mask in added)
         distance = float(reference.logits[n, h, i].max()) - score
         error += m.error_factor(0, 1) * distance + m.error_factor(8, 1) + m.step
         found[n, h, i, j] = min(error, 600.0)

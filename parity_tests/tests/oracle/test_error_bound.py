@@ -215,6 +215,26 @@ def test_the_output_projection_sums_one_term_a_column_and_its_bias() -> None:
     np.testing.assert_allclose(found, 3 * arithmetic.error_factor(4, 2), rtol=1e-12)
 
 
+def test_a_mask_may_be_the_first_term_of_a_score() -> None:
+    """Products that are added to -1e4 one by one, as in ``baddbmm``, lose some ten roundings of it.
+
+    Kills a bound that counts one sum with the mask.
+    """
+    problem = make_problem(parse("qkv-N2-L25-S25-H1-D128-floatmask-float64-s493"))
+    assert problem.attn_mask is not None
+    rows = np.flatnonzero((problem.attn_mask < -5000).all(axis=-1))
+    q, k = problem.query[:, rows], problem.key
+    scores = np.broadcast_to(problem.attn_mask[rows], (2, len(rows), 25)).copy()
+    for d in range(128):
+        scores += (q[:, :, None, d] * problem.scale) * k[:, None, :, d]
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    reference = reference_answer(problem)
+    error = np.abs(weights - reference.weights[:, 0, rows]).astype(float)
+    assert len(rows)
+    assert (error <= bound(problem, reference).weights[:, 0, rows]).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_inputs_that_are_read_as_zero_are_within_the_bound(dtype: str) -> None:
     """A product may read subnormal inputs as 0, as the dot products of bfloat16 of AVX-512 do.
