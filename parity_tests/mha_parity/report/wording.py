@@ -212,6 +212,8 @@ def _run_cases(verdict: Verdict) -> str:
         return counted_cases(verdict.run)
     failures = "1 failure" if verdict.failed == 1 else f"{verdict.failed} failures"
     ended = f"ended at {failures}; --max-failures 0 asks all"
+    if verdict.failed == 1:  # as --fail-fast asks
+        ended = f"ended at {failures}"
     return f"{verdict.run} of {counted_cases(verdict.drawn)} ({ended})"
 
 

@@ -53,7 +53,8 @@ def build_verdict(
     """
     summary.refuse_unanswered(target, candidate.convention, case_results)
     facts = candidate.facts
-    ended = end_of_run(options.last_failure, case_results) is not None
+    count = sum(result.fails for result in case_results)
+    ended = end_of_run(options.last_failure, case_results, count) is not None
     stopped = ended and len(case_results) < options.cases
     rows = summary.feature_rows(
         case_results, offer, candidate.offer, facts.reasons, stopped=stopped

@@ -108,12 +108,14 @@ def run_all(
         else:
             cases = recorded_cases(record, offer, options)
             options = without_torch(options, cases)
+        failed = 0
         start = fresh.start if options.diagnose else _nothing
         for chunk in _chunks(candidate, options, target, cases, progress, shard, executor, start):
             kept.add(chunk.case_results)
             systematic.merge(chunk.systematic)
             there = there or chunk.environment
-            end = end_of_run(options.last_failure, case_results)
+            failed += sum(each.fails for each in chunk.case_results)
+            end = end_of_run(options.last_failure, case_results, failed)
             if end is not None:
                 # Failures of earlier chunks are not known within a chunk, which may go beyond.
                 del case_results[end:]

@@ -105,7 +105,7 @@ def run_chunks(
 ) -> Iterator[ChunkResult]:
     """Yield the chunks of a run in this process.
 
-    ``tick`` gets the number of cases done; ``on_failure`` follows each failing case.
+    ``tick`` gets the number of cases done; ``on_failure`` follows each wrong answer.
     """
     done = 0
 
@@ -113,7 +113,7 @@ def run_chunks(
         nonlocal done
         done += 1
         tick(done)
-        if case_result.fails:
+        if case_result.fails and case_result.answer is not None:
             on_failure()
 
     for first, some in split(cases, shard):

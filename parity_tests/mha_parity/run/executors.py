@@ -14,7 +14,7 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
-from multiprocessing import active_children, parent_process
+from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from mha_parity.worker.open_target import opened
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor, Future
+    from multiprocessing.process import BaseProcess
 
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
@@ -128,15 +129,16 @@ def processes(number: int) -> Iterator[Executor]:
 
 @contextmanager
 def ending_at_once(executor: Executor) -> Iterator[Executor]:
-    """Yield an executor of processes; an error or an interrupt ends what they are at.
+    """Yield an executor of processes; an error, an interrupt or an early end stops its processes.
 
     An executor waits for all that its processes have begun, which takes a minute and more.
     """
-    others = set(active_children())
     try:
         yield executor
     except BaseException:
-        for child in set(active_children()) - others:
+        # Its own alone: other threads may have some. From Python 3.14 on: terminate_workers.
+        own: dict[int, BaseProcess] = getattr(executor, "_processes", None) or {}
+        for child in list(own.values()):
             child.terminate()
         raise
     finally:

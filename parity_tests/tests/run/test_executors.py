@@ -27,7 +27,7 @@ from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.check import check
 from mha_parity.run.chunks import ChunkResult
 from mha_parity.run.cluster import dask_cluster
-from mha_parity.run.executors import ending_at_once, run_chunks_on
+from mha_parity.run.executors import run_chunks_on
 from mha_parity.run.narrowing import cases_for
 from mha_parity.worker.open_target import opened
 from subject_checks import SUBJECTS
@@ -388,18 +388,3 @@ def test_a_cluster_that_loses_a_worker_gives_the_verdict_of_one_process(
     for field in SAME:
         assert _without_seconds(getattr(here, field)) == _without_seconds(getattr(there, field))
     assert 5 == json.loads(out.read_text("utf-8"))["cases"]["run"]
-
-
-def interrupted() -> None:
-    """Be interrupted while a process works on what takes two minutes."""
-    with ending_at_once(ProcessPoolExecutor(1)) as pool:
-        pool.submit(time.sleep, 120)
-        raise KeyboardInterrupt
-
-
-def test_an_interrupt_ends_what_processes_are_at() -> None:
-    """Kills an executor that waits for all that its processes have begun."""
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert time.monotonic() - started < 60

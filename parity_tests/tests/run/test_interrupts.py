@@ -1,0 +1,35 @@
+"""An interrupt stops the processes of a run at once, and those of no other."""
+
+from __future__ import annotations
+
+import math
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from mha_parity.run.executors import ending_at_once
+
+
+def interrupted() -> None:
+    """Be interrupted while a process works on what takes two minutes."""
+    with ending_at_once(ProcessPoolExecutor(1)) as pool:
+        pool.submit(time.sleep, 120)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_ends_what_processes_are_at() -> None:
+    """Kills an executor that waits for all that its processes have begun."""
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - started < 60
+
+
+def test_an_interrupt_leaves_the_processes_of_others() -> None:
+    """Kills the end of each child of this process: another thread's run lost its workers."""
+    with ProcessPoolExecutor(1) as other:
+        assert 2.0 == other.submit(math.sqrt, 4).result()
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert 3.0 == other.submit(math.sqrt, 9).result()
