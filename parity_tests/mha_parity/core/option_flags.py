@@ -40,7 +40,9 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "convention": _flag("how the target is called (default: recognised)", "NAME"),
     "cases": _flag("how many cases (%(default)s)", "N", positive_integer),
     "seed": _flag("which cases (%(default)s)", "N", nonnegative_integer),
-    "fail-fast": _flag("stop at the first case that fails"),
+    "fail-fast": _flag(
+        "stop at the first case that fails, as --max-failures 1, telling cases first"
+    ),
     "max-failures": _flag(
         "stop at this number of failing cases (%(default)s); 0 asks every case",
         "N",

@@ -210,11 +210,10 @@ def _run_cases(verdict: Verdict) -> str:
     """Return how many cases were asked, and why no more where the run ended before."""
     if not verdict.stopped_early:
         return counted_cases(verdict.run)
-    failures = "1 failure" if verdict.failed == 1 else f"{verdict.failed} failures"
-    ended = f"ended at {failures}; --max-failures 0 asks all"
-    if verdict.failed == 1:  # as --fail-fast asks
-        ended = f"ended at {failures}"
-    return f"{verdict.run} of {counted_cases(verdict.drawn)} ({ended})"
+    # One failure is what --fail-fast asked for.
+    rest = f"{verdict.failed} failures; --max-failures 0 asks all"
+    failures = "1 failure" if verdict.failed == 1 else rest
+    return f"{verdict.run} of {counted_cases(verdict.drawn)} (ended at {failures})"
 
 
 def inconclusive_reasons(verdict: Verdict) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, torch_changes
-from mha_parity.run.case_run import CaseResult, end_of_run
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
     from mha_parity.core.pictures import WeightsPicture
+    from mha_parity.run.case_run import CaseResult
     from mha_parity.run.repro import Repro
 
 
@@ -42,8 +42,12 @@ def build_verdict(
     case_results: list[CaseResult],
     run_check_results: list[CheckResult],
     offer: Offer,
+    *,
+    ended: bool = False,
 ) -> Verdict:
     """Return the verdict over the results of all cases, and of the checks over the run.
+
+    ``ended``: no further case was asked after the last failure.
 
     Raises
     ------
@@ -53,8 +57,6 @@ def build_verdict(
     """
     summary.refuse_unanswered(target, candidate.convention, case_results)
     facts = candidate.facts
-    count = sum(result.fails for result in case_results)
-    ended = end_of_run(options.last_failure, case_results, count) is not None
     stopped = ended and len(case_results) < options.cases
     rows = summary.feature_rows(
         case_results, offer, candidate.offer, facts.reasons, stopped=stopped

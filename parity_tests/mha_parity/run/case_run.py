@@ -106,25 +106,6 @@ class CaseResult:
         return replace(self, problem=None, reference=None, answer=answer)
 
 
-def end_of_run(
-    last_failure: int | None, case_results: Sequence[CaseResult], failures: int
-) -> int | None:
-    """Return after how many cases a run ends at its last failure; None where it goes on.
-
-    It goes on until a call was answered: a target that raises in its first cases may be one that
-    cannot be called at all. ``failures`` counts those so far: below the last one nothing is read,
-    since a run may have a million cases.
-    """
-    if not last_failure or failures < last_failure:
-        return None
-    failed, answered = 0, False
-    for number, each in enumerate(case_results, start=1):
-        failed, answered = failed + each.fails, answered or each.answered
-        if failed >= last_failure and answered:
-            return number
-    return None
-
-
 def is_measured(place: int) -> bool:
     """Return whether the case at this place of a run is among those that the run is measured on."""
     return place < ALL_OF or place % THEN_EVERY == 0

@@ -15,8 +15,7 @@ from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import active_record, asks_torch, load_torch, using_record
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
-from mha_parity.run.case_run import CaseResult, end_of_run
-from mha_parity.run.chunks import WHOLE, Shard, run_chunks
+from mha_parity.run.chunks import WHOLE, Ending, Shard, run_chunks
 from mha_parity.run.executors import STAYS, can_move, process_count, processes, run_chunks_on
 from mha_parity.run.failure_groups import failure_groups
 from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.check_result import CheckResult
     from mha_parity.core.verdict import Verdict
+    from mha_parity.run.case_run import CaseResult
     from mha_parity.run.chunks import ChunkResult
 
 Progress = Callable[[int, int], None]
@@ -80,6 +80,7 @@ class RunResult:
     state: list[CheckResult]
     environment: dict[str, str]
     seconds: float
+    ended: bool = False  # at its last failure
 
 
 def run_all(
@@ -108,24 +109,25 @@ def run_all(
         else:
             cases = recorded_cases(record, offer, options)
             options = without_torch(options, cases)
-        failed = 0
+        ending, ended = Ending(options.last_failure), False
         start = fresh.start if options.diagnose else _nothing
         for chunk in _chunks(candidate, options, target, cases, progress, shard, executor, start):
-            kept.add(chunk.case_results)
+            # A chunk knows nothing of the failures of earlier ones, and may go beyond the end: its
+            # sums too. So it is the same in one process and in several.
+            reached = (n for n, each in enumerate(chunk.case_results, 1) if ending.reached_by(each))
+            end = next(reached, None)
+            kept.add(chunk.case_results[:end])
             systematic.merge(chunk.systematic)
             there = there or chunk.environment
-            failed += sum(each.fails for each in chunk.case_results)
-            end = end_of_run(options.last_failure, case_results, failed)
-            if end is not None:
-                # Failures of earlier chunks are not known within a chunk, which may go beyond.
-                del case_results[end:]
+            ended = end is not None
+            if ended:
                 break
             if shard.size(options.cases) >= SAMPLED_FROM:
                 start()
         state = state_findings(candidate, case_results, fresh) if options.diagnose else []
     found = there or environment(None if record is None else record.environment)
     seconds = time.perf_counter() - started
-    return RunResult(case_results, systematic, state, found, seconds), options
+    return RunResult(case_results, systematic, state, found, seconds, ended), options
 
 
 @contextmanager
@@ -162,8 +164,9 @@ def verdict_of(
         overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
         over_run = [*found.systematic.check_results(), *overflow, *found.state]
         verdict = build_verdict(
-            candidate, options, target, repro, found.case_results, over_run, offer
-        )
+            candidate, options, target, repro, found.case_results, over_run, offer,
+            ended=found.ended,
+        )  # fmt: skip
     return replace(
         verdict,
         failure_groups=failure_groups(found.case_results),

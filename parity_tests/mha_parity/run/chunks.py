@@ -54,6 +54,26 @@ class ChunkResult:
     environment: dict[str, str] | None = None  # of the process that ran it, where another did
 
 
+class Ending:
+    """The end of a run at its last failing case, once a call was answered.
+
+    A target that raises in its first cases may be one that cannot be called at all. Without a last
+    failure there is no such end.
+    """
+
+    def __init__(self, last_failure: int | None) -> None:
+        self._last_failure = last_failure
+        self._failed = 0
+        self._answered = False
+
+    def reached_by(self, case_result: CaseResult) -> bool:
+        """Count a case, and return whether the run ends with it."""
+        self._failed += case_result.fails
+        self._answered = self._answered or case_result.answered
+        last = self._last_failure
+        return last is not None and self._failed >= last and self._answered
+
+
 def run_chunk(
     candidate: Candidate,
     cases: Sequence[Case],
@@ -64,15 +84,13 @@ def run_chunk(
     *,
     last_failure: int | None = None,
 ) -> ChunkResult:
-    """Run cases on an open candidate, all or up to a number of failures; ``tick`` follows each.
+    """Run cases on an open candidate, all or up to the last failure; ``tick`` follows each.
 
-    Failures end them once a case was answered: a target that only raised may be one that cannot be
-    called.
     ``first`` is the place of the first of them in the run, ``step`` the distance to the next.
     """
     chunk = ChunkResult([], SystematicErrorTest())
-    kept = failed = 0
-    answered = False
+    kept = 0
+    ending = Ending(last_failure)
     for number, case_result in enumerate(run_cases(candidate, cases, settings, first, step)):
         place = first + step * number
         if (
@@ -87,8 +105,7 @@ def run_chunk(
         without_arrays = case_result.without_arrays(with_answer=is_sampled(place // step))
         chunk.case_results.append(case_result if keep else without_arrays)
         tick(case_result)
-        failed, answered = failed + case_result.fails, answered or case_result.answered
-        if last_failure and failed >= last_failure and answered:
+        if ending.reached_by(case_result):
             break
     return chunk
 

@@ -43,6 +43,8 @@ START = 120.0  # seconds for a target's imports: frameworks take many on a cold 
 MUCH_OUTPUT = 2**20  # bytes printed over one case
 PRINTS_MUCH = "more than 1 MiB was printed over a case, which takes more time than its answer."
 MAX_PENDING = 64  # problems on their way at a time
+# Of a slow target fewer: a run that ends early waits for what is on its way.
+AHEAD = 1.0  # seconds of its work
 # Each loss costs the time-out or at least a start: after three no further case is asked.
 TIMEOUTS = 3
 CRASHES = 100
@@ -92,6 +94,7 @@ class IsolatedCandidate(ProcessOwner):
         self._lost_further: list[tuple[str, str]] = []  # of the case that is worked on
         self._failed: tuple[Case, CandidateError] | None = None  # the last that was sent, if lost
         self._waiting_since = time.monotonic()
+        self._pace = AHEAD / 8  # seconds that an answer took lately; eight are sent at first
         self._process = self._start()
         self._tell: Callable[[str], None] | None = None
 
@@ -176,13 +179,18 @@ class IsolatedCandidate(ProcessOwner):
     def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
         """Send problems off at once and yield the answers, or what came instead, in their order.
 
-        The candidate works while the caller does; up to ``MAX_PENDING`` problems are on their way.
+        The candidate works while the caller does; up to ``MAX_PENDING`` problems are on their way,
+        and no more than it answers in about a second.
         """
         self.ready()
         self._failed = None  # a case that is asked once more is tried once more
         source = iter(problems)
-        sent = deque(map(self._send, itertools.islice(source, MAX_PENDING)))
+        sent = deque(map(self._send, itertools.islice(source, self._most_pending())))
         return self._collected(sent, source)
+
+    def _most_pending(self) -> int:
+        """Return how many problems may be on their way; two keep the process at work."""
+        return min(MAX_PENDING, max(2, int(AHEAD / max(self._pace, AHEAD / MAX_PENDING))))
 
     def fresh(self) -> IsolatedCandidate:
         """Return the target in a further process, in which no call has been made yet."""
@@ -211,7 +219,8 @@ class IsolatedCandidate(ProcessOwner):
         while sent:
             number = sent.popleft()
             result = self._result(number)
-            sent.extend(map(self._send, itertools.islice(source, 1)))
+            room = max(0, self._most_pending() - len(sent))
+            sent.extend(map(self._send, itertools.islice(source, room)))
             yield result
 
     def _start(self) -> Process:
@@ -286,7 +295,9 @@ class IsolatedCandidate(ProcessOwner):
                 continue
             if not self._pending or self._pending[0][0] != number:
                 raise self._process.lost("crash", "answered what was not asked")
-            self._waiting_since = time.monotonic()
+            came_at = time.monotonic()
+            self._pace += (came_at - self._waiting_since - self._pace) / 4
+            self._waiting_since = came_at
             self._pending.popleft()
             result = _with_output(message, self._process.output.take(number))
             if self._lost_further and isinstance(result, Answer):

@@ -63,6 +63,7 @@ def test_a_run_ends_at_the_first_failure() -> None:
     assert (Outcome.FAIL, 1, 1) == (verdict.outcome, verdict.outcome.exit_status, verdict.failed)
     assert verdict.run < 40
     assert stopped in verdict.sentence
+    assert f"{verdict.run} of 40 cases (ended at 1 failure) · " in judged_counts(verdict)
     assert verdict_document(verdict)["cases"]["stopped_early"] is True
 
 

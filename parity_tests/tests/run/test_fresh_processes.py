@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Self
 
+import numpy as np
 import pytest
 
+from mha_parity.catalogue.registry import whole_offer
+from mha_parity.core.arrays import Array
+from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.core.options import Options
+from mha_parity.core.problem import Problem
+from mha_parity.run.check import run_all
 from mha_parity.run.fresh import FreshProcesses
 
 
@@ -54,3 +62,31 @@ def test_a_candidate_in_this_process_starts_none() -> None:
     with FreshProcesses(candidate) as processes:
         processes.start()
         assert processes.open is None
+
+
+@pytest.mark.parametrize(("diagnose", "started"), [(True, 1), (False, 0)])
+def test_a_process_is_loaded_at_the_first_wrong_answer(*, diagnose: bool, started: int) -> None:
+    """It loads while the cases go on. Kills one that is started when it is needed, or for nothing.
+
+    The failures here are shown while the sixth case is asked at the latest.
+    """
+    seen: list[int] = []
+
+    class Candidate(FunctionCandidate):
+        def fresh(self) -> Opened:
+            seen.append(len(asked))
+            return Opened()
+
+    asked: list[Problem] = []
+
+    def zeros(problem: Problem) -> Array:
+        asked.append(problem)
+        return np.zeros(problem.output_shape, problem.dtype)
+
+    offer = whole_offer() | {"size": ("small",), "dtype": ("float64",)}
+    candidate = Candidate("zeros", zeros, offer)
+    options = Options(cases=12, diagnose=diagnose, shrink=False)
+    with suppress(AttributeError):  # the process stands for one, and answers nothing
+        run_all(candidate, options, None, None)
+    assert started == len(seen)
+    assert all(count < 12 for count in seen)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 import time
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import active_children
 
 import pytest
 
+from mha_parity.core.options import Options
+from mha_parity.run.check import check
 from mha_parity.run.executors import ending_at_once
+from mha_parity.worker.open_target import opened
+from subject_checks import SUBJECTS
 
 
 def interrupted() -> None:
@@ -33,3 +38,14 @@ def test_an_interrupt_leaves_the_processes_of_others() -> None:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
         assert 3.0 == other.submit(math.sqrt, 9).result()
+
+
+def test_an_early_end_in_several_processes_leaves_none() -> None:
+    """A run that ends at its last failure stops its workers. Kills workers that judge on."""
+    target = f"{SUBJECTS}/wrong_scale.py:f"
+    options = Options(cases=400, jobs=2, max_failures=4, shrink=False, diagnose=False)
+    before = set(active_children())
+    with opened(target, options) as candidate:
+        verdict = check(candidate, options, target=target)
+    assert (4, True) == (verdict.failed, verdict.stopped_early)
+    assert before == set(active_children())

@@ -294,3 +294,18 @@ def test_a_caller_that_waits_for_libraries_waits_no_longer_than_it_says(tmp_path
         while "loading" not in candidate._process.output.unfinished().last:
             candidate.wait_until_loaded(0.05)
         assert not candidate._process.loaded
+
+
+def test_little_is_on_its_way_to_a_slow_target() -> None:
+    """A run that ends early waits for that. Kills the number that a fast target gets: 64."""
+    problems = [make_problem(FOUR)] * 200
+    with started("rests", file="behaving.py") as candidate:
+        answers = candidate.many(iter(problems))
+        for _ in range(12):
+            next(answers)
+        assert 2 <= len(candidate._pending) <= 8
+    with started("plain", file="behaving.py") as candidate:
+        answers = candidate.many(iter(problems))
+        for _ in range(40):
+            next(answers)
+        assert len(candidate._pending) + len(candidate._results) > 16
