@@ -22,6 +22,11 @@ SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS}/projected.py:f"
 WRONG = f"{SUBJECTS}/wrong_scale.py:f"
 LAYER = "mha_numpy:MultiheadAttention"
+# The fields of a verdict that do not depend on where its cases are judged.
+SAME = (
+    "outcome", "run", "passed", "failed", "features", "checks", "sensitivity", "measured_cases",
+    "worst",
+)  # fmt: skip
 
 
 def load_subject(target: str) -> Any:

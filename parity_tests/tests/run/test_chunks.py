@@ -22,7 +22,7 @@ from mha_parity.run.check import check
 from mha_parity.run.chunks import run_chunk
 from mha_parity.run.executors import COMPILED_FROM, PARALLEL_FROM, process_count, processes
 from mha_parity.worker.open_target import opened
-from subject_checks import SUBJECTS
+from subject_checks import SAME, SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,18 +82,7 @@ def test_the_verdict_does_not_depend_on_the_number_of_processes(
     two, heard = verdict_by(name, 2)
     whole = SIZE + 7
     assert [(SIZE, whole), (whole, whole)] == heard
-    same = (
-        "outcome",
-        "run",
-        "passed",
-        "failed",
-        "features",
-        "checks",
-        "sensitivity",
-        "measured_cases",
-        "worst",
-    )
-    for field in (*same, "environment"):
+    for field in (*SAME, "environment"):
         assert getattr(one, field) == getattr(two, field), field
     assert [each.check_result for each in one.failures] == [
         each.check_result for each in two.failures

@@ -30,23 +30,12 @@ from mha_parity.run.cluster import dask_cluster
 from mha_parity.run.executors import run_chunks_on
 from mha_parity.run.narrowing import cases_for
 from mha_parity.worker.open_target import opened
-from subject_checks import SUBJECTS
+from subject_checks import SAME, SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SAME = (
-    "outcome",
-    "run",
-    "passed",
-    "failed",
-    "features",
-    "checks",
-    "sensitivity",
-    "measured_cases",
-    "worst",
-)
 QUICK = {"shrink": False, "diagnose": False}
 SIZE = 24  # cases of a chunk here
 STARTED = 60  # seconds for scheduler and workers, whose imports take long on busy cores
