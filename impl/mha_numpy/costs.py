@@ -1,4 +1,4 @@
-"""What multi-head attention costs, counted in two ways, and the sizes of well-known models.
+"""Costs of multi-head attention, counted in two ways, and the sizes of well-known models.
 
 `textbook_operations` counts as introductions do, to show that heads are free: H heads of width E/H
 do as many operations as one head of width E. `flops` counts what a machine has to do. They differ:

@@ -1,4 +1,4 @@
-"""What a query may see: every kind of mask in one form, for all engines.
+"""Keys that a query may see: every kind of mask in one form, for all engines.
 
 Axes everywhere: N batch, H heads, L queries, S keys (the appended ones included).
 """

@@ -12,7 +12,7 @@ from mha_numpy.dtypes import Array, is_supported
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` left unread, as torch returns it."""
+    """Keys that `load_state_dict` left unread, as torch returns them."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]

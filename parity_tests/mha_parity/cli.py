@@ -1,4 +1,4 @@
-"""What each subcommand does: from parsed arguments to an exit status."""
+"""Subcommands: from parsed arguments to an exit status."""
 
 from __future__ import annotations
 

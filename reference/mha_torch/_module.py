@@ -39,7 +39,7 @@ OUT = "out_proj."
 
 @dataclass(frozen=True, slots=True)
 class ModuleConfig:
-    """What the constructor of `nn.MultiheadAttention` needs to know."""
+    """Arguments of the constructor of `nn.MultiheadAttention`."""
 
     embed_dim: int
     num_heads: int

@@ -1,4 +1,4 @@
-"""What the report says about the oracle."""
+"""Sentences of the report about the oracle."""
 
 from __future__ import annotations
 

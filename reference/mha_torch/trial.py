@@ -31,7 +31,7 @@ GROUPS: Mapping[str, frozenset[Path]] = {"fast": FAST, "slow": SLOW, "sdpa": SDP
 
 
 class State(StrEnum):
-    """What became of a finding on the torch that is installed."""
+    """State of a finding on the torch that is installed: found, mended or not run."""
 
     FOUND = "found"
     MENDED = "mended"
@@ -55,7 +55,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FindingOutcome:
-    """What one finding came to."""
+    """State of one finding, with the numbers that its reproducer measured."""
 
     finding: Finding
     state: State

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RowSums(NamedTuple):
-    """What the weights are computed again from: E / total, E = exp(scores - shift), both (N, H, L).
+    """Shift and total of each row, (N, H, L): the weights are exp(scores - shift) / total.
 
     `shift` is in the unit of `softmax.exponential`. `shifted`: whether the row needs it, which may
     be 0: without, what is hidden may overflow, and 0 * inf is NaN.

@@ -1,4 +1,4 @@
-"""Who has the cores: BLAS's own threads, or one pool of ours with BLAS held to one.
+"""Threads of a call: BLAS's own, or one pool of ours with BLAS held to one.
 
 Where attention is a small part, products are left to BLAS's threads, as everywhere in NumPy; what
 lies between OpenBLAS's own limit and a job worth a second thread is done on one. Tiles of long

@@ -1,4 +1,4 @@
-"""What the benchmark and a contender's process say to each other; a request has one reply."""
+"""Messages between the benchmark and a contender's process; each request has one reply."""
 
 from __future__ import annotations
 

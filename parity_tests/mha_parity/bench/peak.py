@@ -1,4 +1,4 @@
-"""What the machine can do at most, measured in the run: float32 products in NumPy and in torch."""
+"""Peak rate of the machine, measured in the run: float32 products in NumPy and in torch."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class BenchReport:
 
     @property
     def peak(self) -> float:
-        """What the machine's cores can do at most, as far as this run showed."""
+        """Highest rate of the machine's cores that this run measured."""
         return max(self.peaks.values())
 
 

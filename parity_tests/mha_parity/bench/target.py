@@ -1,4 +1,4 @@
-"""What a target has to offer to be timed against whole layers."""
+"""Features that a target has to offer to be timed against whole layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is timed: sizes (N, L, E, H), masks, forward or forward and backward."""
+"""Tasks to time: sizes (N, L, E, H), masks, forward or forward and backward."""
 
 from __future__ import annotations
 

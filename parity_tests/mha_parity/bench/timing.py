@@ -81,7 +81,7 @@ class ContenderTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTimes:
-    """What came of one task. ``disturbed``: how many cores other processes used meanwhile."""
+    """Times of one task. ``disturbed``: number of cores that other processes used meanwhile."""
 
     task: Task
     judged: str

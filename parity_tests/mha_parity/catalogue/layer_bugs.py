@@ -43,7 +43,7 @@ register_layer(
 
 
 class Unscaled(DropoutAttention):
-    """What is kept stays as large as it was."""
+    """Dropout without scaling: the weights that it keeps stay as large as they were."""
 
     def factor(self) -> float:
         """Return 1."""

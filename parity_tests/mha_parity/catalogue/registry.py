@@ -1,4 +1,4 @@
-"""What the catalogue knows about one bug, and how a wrong attention enters it."""
+"""Entries of the catalogue: the facts about one bug, and the registration of wrong attentions."""
 
 from __future__ import annotations
 

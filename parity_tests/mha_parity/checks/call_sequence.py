@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What a call returned, as the object returned it and as an answer; ``error`` if it raised."""
+    """Result of a call, as the object returned it and as an answer; ``error`` if it raised."""
 
     result: Any
     answer: Answer | None

@@ -1,4 +1,4 @@
-"""What the harness asks of a candidate: a name, what it offers, and an answer to each problem."""
+"""Interface of a candidate: a name, the features that it offers, an answer to each problem."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answer:
-    """What a candidate returned, in the canonical layout of the problem.
+    """Arrays that a candidate returned, in the canonical layout of the problem.
 
     ``output`` is (N, L, H Dv); ``weights`` is None, averaged (N, L, S') or per head (N, H, L, S').
     Nothing is converted but the layout: a wrong dtype or shape arrives as the candidate made it.
@@ -75,7 +75,7 @@ class Candidate(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name of the candidate in reports."""
         ...
 
     @property
@@ -90,12 +90,12 @@ class Candidate(Protocol):
 
     @property
     def facts(self) -> TargetFacts:
-        """What else is known of it."""
+        """Facts known about the candidate besides its offer."""
         ...
 
     @property
     def masks(self) -> Any:
-        """What its mask parameters take, a ``targets.masks.plan.MaskPlan``; None without any."""
+        """Masks that its parameters take, a ``targets.masks.plan.MaskPlan``; None without any."""
         ...
 
     def __call__(self, problem: Problem) -> Answer:

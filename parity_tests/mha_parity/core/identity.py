@@ -1,4 +1,4 @@
-"""What an attention computes, as experiments measured it: its identity card."""
+"""Identity card of an attention: the function that it computes, as experiments measured it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class InfluenceMatrix:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IdentityCard:
-    """What experiments say of one target: a sentence, a line for each, and what departs."""
+    """Results of experiments on one target: a sentence, a line for each, and the departures."""
 
     target: str
     convention: str

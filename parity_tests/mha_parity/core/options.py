@@ -18,7 +18,7 @@ MEANINGS = ("hides", "keeps", "additive")  # of a True or 1 in a mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a run is asked to do. Field by field the options of the command line.
+    """Options of a run, field by field those of the command line.
 
     With ``draw`` the verdict has the pictures that a page shows.
     """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Role(StrEnum):
-    """What a parameter is for."""
+    """Purpose of a parameter."""
 
     INPUT = "input"
     WEIGHTS = "weights"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WeightsPicture:
-    """What the page draws of one failing case: the sample that holds the worst error.
+    """Picture of one failing case on the page: the sample that holds the worst error.
 
     Weights are (H, L, S'), or (1, L, S') where only their average is known (``averaged``); NaN
     where the candidate's could not be had, which ``source`` explains. ``error_units`` is the
@@ -78,7 +78,7 @@ class GradientMatrix:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GradientPicture:
-    """What the page draws of one failing gradient, the plate with the worst error first.
+    """Picture of one failing gradient on the page, the plate with the worst error first.
 
     There is a plate per head where the heads' gradients are arrays of their own, else one. Of
     inputs and masks they are those of ``sample``, which holds the worst error; it is negative

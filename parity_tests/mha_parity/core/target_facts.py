@@ -1,4 +1,4 @@
-"""What is known of a target beside what it offers; of a function of a problem, nothing."""
+"""Facts known about a target besides its offer; none about a function of a problem."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetFacts:
-    """What small calls and the source showed of a target.
+    """Facts about a target that small calls and its source showed.
 
     ``reasons`` says why a feature that was tried is not offered. ``parameters`` are those of its
     constructor and call. ``answer_dtypes`` maps dtypes to the narrower ones that they are answered

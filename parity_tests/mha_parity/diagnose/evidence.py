@@ -39,7 +39,7 @@ BEFORE = ("__init__", "answer", "project", "linear", "inputs", "parameter", "pre
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What an attention answers to a problem: None where it breaks; and its largest score."""
+    """Answer of an attention to a problem, None where it breaks; and the largest score."""
 
     answer: Answer | None
     largest_score: float = 0.0

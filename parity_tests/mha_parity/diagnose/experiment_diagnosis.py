@@ -1,4 +1,4 @@
-"""What experiments on a candidate found, as lines of a diagnosis."""
+"""Findings of experiments on a candidate, as lines of a diagnosis."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ExperimentDiagnosis:
 
     @property
     def causes(self) -> tuple[Diagnosis, ...]:
-        """What was understood of wrong answers, with what is seen of plain ones that was not."""
+        """Causes found for wrong answers, and wrong weights of plain answers without a cause."""
         found = [f for f in self.findings if f.stage != "crash"]
         if not any(f.understood for f in found):
             return ()
@@ -72,7 +72,7 @@ class ExperimentDiagnosis:
 
     @property
     def unexplained_weights(self) -> tuple[Diagnosis, ...]:
-        """What is seen of wrong weights that no experiment explains."""
+        """Wrong weights that no experiment explains."""
         found = [f for f in self.findings if f.stage == "weights" and not f.understood]
         return tuple(as_diagnosis(f) for f in found)
 

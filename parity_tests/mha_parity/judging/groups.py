@@ -47,7 +47,7 @@ class JudgedArray:
 
     @cached_property
     def rounding(self) -> Array:
-        """What one rounding of the reference to the dtype can cost in each group."""
+        """Largest error of one rounding of the reference to the dtype, in each group."""
         return self.unit * self.scale + self.step
 
     def of(self, output: Array, weights: Array) -> Array:

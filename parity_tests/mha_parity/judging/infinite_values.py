@@ -1,4 +1,4 @@
-"""What is determined where a value is infinite, whatever the order of evaluation.
+"""Results determined where a value is infinite, whatever the order of evaluation.
 
 o_ic = sum_j p_ij v_jc with v_jc infinite at one key j, in a layer in all channels of that key:
 

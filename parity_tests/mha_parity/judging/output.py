@@ -154,7 +154,7 @@ class OutputJudge:
 
     @cached_property
     def determined(self) -> infinite_values.Determined:
-        """What is determined where a value is infinite."""
+        """Results determined where a value is infinite."""
         return infinite_values.Determined(self.problem, self.reference)
 
     def _with_infinity(self, check: str, judged: JudgedArray, found: Array) -> CheckResult:

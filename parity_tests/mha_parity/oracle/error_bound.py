@@ -1,4 +1,4 @@
-r"""What rounding can do to one attention, whatever right way it is computed: an a-priori bound.
+r"""A-priori bound of the rounding error of one attention, in any right order of evaluation.
 
 Standard model (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapters 2 and 3): an
 operation returns its exact result times 1 + e, |e| <= u; n such factors stay within 1 +- gamma_n,

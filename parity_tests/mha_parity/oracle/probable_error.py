@@ -1,4 +1,4 @@
-r"""What roundings that scatter around 0 can do to a row of the output: a probabilistic bound.
+r"""Probabilistic bound of the error of an output row, for roundings that scatter around 0.
 
 The a-priori bound (``error_bound``) adds up magnitudes, as if all roundings had one sign; at a
 width of 512 it is some 1e5 times the error of any order. Here each rounding of a product or of a
@@ -64,7 +64,7 @@ def probable_error(problem: Problem, reference: Reference, sample: int, row: int
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What one output row is made of, in float64, and the deviations of its projections."""
+    """Arrays that one output row is made of, in float64, and the deviations of its projections."""
 
     q: Array  # (H, D)
     k: Array  # (H, S, D)

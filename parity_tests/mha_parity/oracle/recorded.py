@@ -1,4 +1,4 @@
-"""What torch computes of a problem: computed now, kept for a record, or taken from one.
+"""Answers of torch to a problem: computed now, kept for a record, or taken from one.
 
 All that judging asks of torch goes through ``torch_result``. Within ``using_record(record)`` a
 record takes part: an open one keeps what torch computes, a closed one answers in torch's place.

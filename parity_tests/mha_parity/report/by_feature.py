@@ -17,7 +17,7 @@ ALL_CASES = "all-cases"  # the test of the verdict itself
 
 
 class FeatureOutcome(NamedTuple):
-    """What a test is to report: "pass", "fail" or "skip", and why."""
+    """Outcome that a test reports: "pass", "fail" or "skip", and the reason."""
 
     status: str
     reason: str = ""

@@ -1,4 +1,4 @@
-"""What a notebook shows: the page in a frame, the picture of one case, and how far a run is."""
+"""Views of a notebook: the page in a frame, the picture of one case, the progress of a run."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def check(
 
 @dataclass(eq=False)
 class RunResult:
-    """What a run found, or one shard of it: the cases, the sums, and the checks of its calls."""
+    """Results of a run, or of one shard of it: the cases, the sums, and the checks of its calls."""
 
     case_results: list[CaseResult]
     systematic: SystematicErrorTest

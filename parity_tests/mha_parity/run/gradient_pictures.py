@@ -1,4 +1,4 @@
-"""What the page draws of a failing gradient: the target's, the right one, and what they are of."""
+"""Pictures of a failing gradient on the page: the target's, the right one, and their input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run keeps of its cases: no arrays but of some failures, so that a million fit in 1 GiB."""
+"""Cases as a run keeps them: arrays of some failures alone, so that a million fit in 1 GiB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run asks of a candidate: its offer, narrowed to what the options name."""
+"""Features that a run asks of a candidate: its offer, narrowed to those that the options name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What limits a verdict and fails nothing: a dtype that is not judged, S unlike L, ..."""
+"""Limits of a verdict that fail nothing: a dtype that is not judged, S unlike L, ..."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page draws of the failures: attention weights, torch's, and the errors."""
+"""Pictures of the failures on the page: attention weights, torch's, and the errors."""
 
 from __future__ import annotations
 

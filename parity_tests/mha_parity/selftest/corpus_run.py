@@ -87,7 +87,7 @@ class CorpusEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryVerdict:
-    """What the command said of one entry: the verdict in a word, and its sentence."""
+    """Output of the command for one entry: the verdict in a word, and its sentence."""
 
     entry: CorpusEntry
     verdict: str

@@ -48,7 +48,7 @@ class Mutation:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells it from other changes."""
+        """Path, line and changed line, which identify the change."""
         return self.path, self.line, self.changed
 
     @property

@@ -38,7 +38,7 @@ REASONS: Mapping[str, str] = {
 
 
 class EntryKind(StrEnum):
-    """What should happen to an entry: a bug is seen, equivalents and controls are not."""
+    """Kind of an entry, and so its expected outcome: bugs fail, equivalents and controls do not."""
 
     BUG = "bug"
     EQUIVALENT = "equivalent"

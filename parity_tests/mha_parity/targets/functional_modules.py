@@ -242,7 +242,7 @@ def _register(kind: type[HoldsParameters]) -> None:
 
 
 class MadeOf:
-    """What a layer is but for its parameters: equal to that of one that is built alike."""
+    """Class and arguments of a layer, without parameters: equal for layers built alike."""
 
     def __init__(self, layer: HoldsParameters) -> None:
         self.layer = layer

@@ -21,7 +21,7 @@ _HARMLESS = (ast.If, ast.While, ast.IfExp, ast.UnaryOp, ast.BoolOp, ast.Delete, 
 
 @dataclass(slots=True)
 class Keywords:
-    """What a function does with its ``**kwargs``: parameters by name, and what is not followed."""
+    """Parameters that a function reads from its ``**kwargs``, by name, and a use not followed."""
 
     named: dict[str, inspect.Parameter] = field(default_factory=dict)
     unknown: str = ""  # as the source writes it

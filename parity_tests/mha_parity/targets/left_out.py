@@ -29,7 +29,7 @@ KEPT_BY = "__mha_parity_left_out__"  # under which a module keeps what was left 
 
 @dataclass
 class LeftOut:
-    """What was left out of a module.
+    """Statements and names that were left out of a module.
 
     ``names``: those that would have been set, and where. ``statements``: the others, and where.
     ``why``: a sentence on why, "" for a notebook, of which that is known.

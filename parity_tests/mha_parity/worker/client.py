@@ -110,17 +110,17 @@ class IsolatedCandidate(ProcessOwner):
 
     @property
     def offer(self) -> Offer:
-        """What the candidate offers."""
+        """Features that the candidate offers."""
         return self.ready().offer
 
     @property
     def facts(self) -> TargetFacts:
-        """What else is known of the target."""
+        """Facts known about the target besides its offer."""
         return self.ready().facts
 
     @property
     def masks(self) -> MaskPlan | None:
-        """What the mask parameters of the target take."""
+        """Masks that the parameters of the target take."""
         return self.ready().masks
 
     def ready(self) -> Ready:

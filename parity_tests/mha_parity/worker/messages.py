@@ -1,4 +1,4 @@
-"""What the run and a candidate's process say to each other."""
+"""Messages between the run and a candidate's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is added to the true scores, where it depends on the key alone or on the distance i - j.
+"""Terms added to the true scores that depend on the key alone or on the distance i - j.
 
 A key that is counted n times has ln(n) added; a distance in place of a product, c |k|^2.
 """

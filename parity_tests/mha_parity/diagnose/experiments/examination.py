@@ -63,7 +63,7 @@ class ExperimentFinding:
 
 @dataclass
 class Examination:
-    """What each experiment saw."""
+    """Results of each experiment."""
 
     unanswered: dict[str, str] = field(default_factory=dict)
     scans: list[Scan] = field(default_factory=list)

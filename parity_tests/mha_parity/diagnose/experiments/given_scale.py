@@ -1,4 +1,4 @@
-"""What a target does with a scale that the caller gives: at both signs, and at 0."""
+"""Use of a scale that the caller gives: at both signs, and at 0."""
 
 from __future__ import annotations
 

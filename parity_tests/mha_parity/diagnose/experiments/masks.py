@@ -1,4 +1,4 @@
-"""What a mask hides, and what it adds, against what it should."""
+"""Keys that a mask hides and terms that it adds, against those expected."""
 
 from __future__ import annotations
 

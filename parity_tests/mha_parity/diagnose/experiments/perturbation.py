@@ -45,7 +45,7 @@ class Influence:
 
     @property
     def sentence(self) -> str:
-        """What reaches what, as one sentence."""
+        """Outputs that each part reaches, as one sentence."""
         count = len(self.reached)
         if self.independent:
             return f"{count} {self.word}s: each reaches its own output alone"

@@ -56,7 +56,7 @@ class SampleWeights:
 
 @dataclass(frozen=True)
 class WeightsFinding:
-    """What the weights are in place of what they should be, what to do, and in which operation."""
+    """Difference of the weights from those expected, its remedy, and the operation to change."""
 
     text: str
     remedy: str

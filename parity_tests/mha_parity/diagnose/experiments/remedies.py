@@ -1,4 +1,4 @@
-"""What to do about what a mask does wrongly, and in which operation of the source that stands."""
+"""Remedies for wrong effects of a mask, and the operation of the source that each one changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the effective scale is made of: the law is fitted over D, H, L, S, E and N."""
+"""Law of the effective scale, fitted over D, H, L, S, E and N."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ FRAME = {"batch": 2, "queries": 6, "keys": 11, "heads_count": 3, "head_dim": 5}
 
 @dataclass(frozen=True)
 class Scan:
-    """What was seen along one size: which values were wrong, and which made the call fail."""
+    """Results along one size: the values with wrong answers, and those that made the call fail."""
 
     letter: str
     wrong: dict[int, bool]

@@ -1,4 +1,4 @@
-"""What is subtracted in dS = P * (dP - sum(P * dP)), where that is not the sum over the row's keys.
+"""Term subtracted in dS = P * (dP - sum(P * dP)), where it is not the sum over the row's keys.
 
 dQ and dK both follow from dS, so that one wrong sum has no factor in either. Sums and means over
 further axes, those of dP without the weights, and sums over a tile of keys alone are held against

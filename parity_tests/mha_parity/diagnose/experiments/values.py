@@ -58,7 +58,7 @@ REMEDY = "subtract the maximum of the row's own scores before exp, from the firs
 
 @dataclass(frozen=True)
 class ValueEffect:
-    """What is wrong at some scores, or without keys, in one dtype."""
+    """Error at some scores, or without keys, in one dtype."""
 
     text: str
     remedy: str

@@ -1,4 +1,4 @@
-"""What the conventions need to know of a library of arrays."""
+"""Interface of a library of arrays that the conventions use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all conventions share: from a problem to a call, and from its result to an answer."""
+"""Base of all conventions: from a problem to a call, and from its result to an answer."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Convention(ABC):
 
     @property
     def facts(self) -> TargetFacts:
-        """What small calls showed, as ``Candidate`` has it."""
+        """Facts that small calls showed, as ``Candidate`` has them."""
         return TargetFacts(
             reasons=self.reasons,
             parameters=self.parameters,

@@ -32,7 +32,7 @@ class CacheUse:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """What to say of each parameter, by its key."""
+        """Sentence about each parameter, by its key."""
         said = dict.fromkeys(self.parameters, FILLED if self.begun else MEANING)
         if self.kept_inside:
             said |= dict.fromkeys(self.first_row, BEFORE) | dict.fromkeys(self.switches, KEPT)

@@ -119,7 +119,7 @@ class InterpretedLayers(InstanceCalls):
 
     @property
     def bias_values(self) -> tuple[str, ...]:
-        """What is offered on the axis of biases; all where it takes over torch's layer."""
+        """Values offered on the axis of biases; all where the layer takes over torch's."""
         return ("no", "yes") if self.takes_torchs else self.how.bias_values
 
     @property

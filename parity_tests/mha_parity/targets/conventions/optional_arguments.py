@@ -1,4 +1,4 @@
-"""What a call may leave out: keys and values, the axis of samples, and a factor of the scores."""
+"""Optional arguments of a call: keys and values, the axis of samples, a factor of the scores."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ NARROWER = {"float64": DTYPES[1:], "float32": DTYPES[2:]}
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a probe showed: whether the feature is offered, and if not, why."""
+    """Result of a probe: whether the feature is offered, and if not, why."""
 
     offered: bool
     reason: str = ""

@@ -1,4 +1,4 @@
-"""What a target calls the array that it returns beside its output."""
+"""Names of the array that a target returns beside its output."""
 
 from __future__ import annotations
 

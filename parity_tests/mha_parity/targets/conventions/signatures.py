@@ -1,4 +1,4 @@
-"""What a callable says about its parameters, by order and by kind."""
+"""Parameters of a callable, by order and by kind."""
 
 from __future__ import annotations
 

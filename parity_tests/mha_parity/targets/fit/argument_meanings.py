@@ -1,4 +1,4 @@
-"""What the argument of a constructor may mean, by its name, and what it gets then."""
+"""Meanings that the name of a constructor's argument may have, and the values passed for each."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ WINDOW = re.compile(r"^(?!.*(context|ctx)).*window")
 
 @dataclass(frozen=True, slots=True)
 class LayerSizes:
-    """What a layer is built for."""
+    """Sizes that a layer is built for."""
 
     width: int
     heads: int

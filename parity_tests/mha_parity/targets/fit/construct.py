@@ -70,7 +70,7 @@ class Construction:
 
     @property
     def handed_over(self) -> list[str]:
-        """What decides what is computed: an attention, the identity for positions, a word."""
+        """Arguments that decide the function: an attention, the identity for positions, a word."""
         said = [] if self.inner is None else [str(self.inner)]
         for name, meaning in self.meanings:
             if meaning == "identity":

@@ -1,4 +1,4 @@
-"""What the documentation of a target says of the axes of its rows: their order, and heads.
+"""Axes of a target's rows according to its documentation: their order, and heads.
 
 Attention over the first axis is what torch's layer computes by default. Where the documentation
 says that samples come first, it is a mistake: `batch_first=True` is missing.

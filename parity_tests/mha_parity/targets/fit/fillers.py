@@ -1,4 +1,4 @@
-"""What a required parameter of a call gets that is neither an input nor a weight."""
+"""Values for required parameters of a call that are neither inputs nor weights."""
 
 from __future__ import annotations
 

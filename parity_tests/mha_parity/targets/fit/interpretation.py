@@ -151,7 +151,7 @@ class Interpretation:
 
     @property
     def bias_values(self) -> tuple[str, ...]:
-        """What it offers on the axis of biases."""
+        """Values offered on the axis of biases."""
         return bias_values(self.biased, self.parts)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the names of weights, biases and parameters say: which projection they belong to."""
+"""Projections that weights, biases and parameters belong to, by their names."""
 
 from __future__ import annotations
 

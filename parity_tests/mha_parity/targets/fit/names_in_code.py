@@ -1,4 +1,4 @@
-"""What the code of a class or function reads: numbers of its module, strings, unpacked names."""
+"""Names read by the code of a class or function: numbers of its module, strings, unpacked ones."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ NOT_CROSS = "its queries and keys lie in one array"
 
 @dataclass(frozen=True, slots=True)
 class PackedInput:
-    """What one parameter gets: ``parts`` of q, k and v, by the groups of axes of their array.
+    """Inputs of one parameter: ``parts`` of q, k and v, by the groups of axes of their array.
 
     ``container`` is "array", or "tuple" or "list", of one array for each part. ``named``: the
     parameter's name says which parts, in their order.

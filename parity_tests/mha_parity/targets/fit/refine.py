@@ -1,4 +1,4 @@
-"""What is settled once an interpretation fits: lengths, optional weights, the order of channels."""
+"""Refinements of an interpretation that fits: lengths, optional weights, the order of channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused after trials: their sentences, and three further experiments."""
+"""Refusals after trials: their sentences, and three further experiments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each parameter of a call gets: the candidates by names, likeliest first."""
+"""Roles of the parameters of a call: the candidates by names, likeliest first."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried af
 
 @dataclass(frozen=True, slots=True)
 class ParameterAssignment:
-    """What the parameters of a call get: inputs, weights, the number of heads, sizes, None.
+    """Values that the parameters of a call get: inputs, weights, the number of heads, sizes, None.
 
     ``lengths`` get that of the queries, and ``ones`` 1: they are a height and a width.
     ``always`` are masks that default to None, which no call may be without.

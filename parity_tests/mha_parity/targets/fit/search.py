@@ -46,7 +46,7 @@ TRIALS = 800  # of interpretations: every function has fewer, and no load of the
 
 @dataclass(frozen=True, eq=False)
 class InterpretationResult:
-    """What one interpretation gave: how it correlates with attention, or what was raised."""
+    """Result of one interpretation: its correlation with attention, or the error raised."""
 
     interpretation: Interpretation
     correlation: float = RAISED

@@ -1,4 +1,4 @@
-"""What a call of a target runs that torch's layer has no counterpart for, by its name.
+"""Operations of a target that torch's layer has no counterpart for, found by their names.
 
 Rotary or relative positions, normalised or activated projections: a call that departs from
 attention is watched, and what it runs, in the target's own code, is compared with names of these.

@@ -1,1 +1,1 @@
-"""What the mask parameters of a target mean, found by small calls, and how cases use them."""
+"""Meanings of a target's mask parameters, found by small calls, and their use in cases."""

@@ -1,4 +1,4 @@
-"""What the documentation of a target says of a mask: whether True hides, its shapes and values.
+"""Documentation of a mask by its target: whether True hides, its shapes and values.
 
 A layer may give torch's name to a mask of the opposite meaning. Where it says so, it is judged by
 what it says, and not by torch's; and so is a mask of any name, whatever trials show of it.

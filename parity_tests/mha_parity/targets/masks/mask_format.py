@@ -50,9 +50,10 @@ _PLACE = {"N": 0, "H": 1, "L": 2, "S": 3}
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MaskContent:
-    """What a case hides or adds, (N, H, L, S) each; ``added`` has -inf where a key is hidden.
+    """Keys that a case hides and scores that it adds, (N, H, L, S) each.
 
-    ``masks`` are the fields of the problem that it stands for.
+    ``added`` has -inf where a key is hidden. ``masks`` are the fields of the problem that the
+    content stands for.
     """
 
     hidden: Array
@@ -194,7 +195,7 @@ class MaskFormat:
 
     @property
     def meaning(self) -> str:
-        """What a value does, and where it is not asked."""
+        """Effect of a value, and the calls that it is limited to."""
         if self.last:
             return f"{self._effect}{LAST}"
         taken = "taken " if self.kind == SWITCH else ""  # of others, the shapes follow
@@ -218,7 +219,7 @@ class MaskFormat:
 
 @dataclass(frozen=True, slots=True)
 class MaskSearchResult:
-    """What one parameter takes in one layout, best first, or the reason why nothing is known.
+    """Mask formats of one parameter in one layout, best first, or the reason why none is known.
 
     ``three_axes``: as what it reads a mask of torch's shape (N * H, L, S), () where as that.
     ``short``: the shapes that a short call takes, while a longer one raises. ``integers_unlike``:

@@ -1,4 +1,4 @@
-"""What masks of torch's names do with the kind of values that they are not judged with."""
+"""Effect of masks of torch's names with the kind of values that they are not judged with."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ATTN = ("bool2d", "float2d", "bool3d", "float3d", "causal")
 
 @dataclass(frozen=True, slots=True)
 class MaskPlan:
-    """What the mask parameters take in each layout: layout -> one ``MaskSearchResult`` a parameter.
+    """Mask formats of the parameters by layout: layout -> a ``MaskSearchResult`` per parameter.
 
     ``causal_inside``: the target hides the future by itself, without any of them. ``exclusive`` are
     the keys of parameters that raise when they are passed together, ``enabling`` those of switches

@@ -1,4 +1,4 @@
-"""What is demanded of a mask parameter: by an option, its documentation, or its name."""
+"""Requirements of a mask parameter: by an option, its documentation, or its name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TORCH_ROWS = ("query", "key", "value")
 
 @dataclass(frozen=True, slots=True)
 class MaskRequirement:
-    """What is demanded of a parameter: a polarity by its name or by option, or nothing.
+    """Requirement of a parameter: a polarity by its name or by option, or nothing.
 
     ``hides``: whether True hides; None: whatever is found. ``shapes``: the shapes to be judged
     although the mask has no effect there (torch's own), () where the experiment alone decides.
