@@ -1,4 +1,4 @@
-"""Adapters: functions of one call in torch's terms that call somebody's attention."""
+"""Adapters: functions of one call in torch's terms that call the attention of a user."""
 
 from __future__ import annotations
 

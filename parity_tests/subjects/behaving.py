@@ -68,7 +68,7 @@ def remembers_scales(Q, K, V, n_heads):
 def catches(Q, K, V, n_heads):
     """Raise and catch an exception of its own."""
     try:
-        raise ValueError("nobody sees this")
+        raise ValueError("caught in this function")
     except ValueError:
         return right(Q, K, V, n_heads)
 

@@ -99,5 +99,5 @@ switched_and_scaled.scale = 1.0
 gap = RaisesInTheMiddle(24, 3, 4096)
 gap_and_short = RaisesInTheMiddle(24, 3)
 held = Attention(24, 3)
-# A function that somebody put into the layer: a copy's is the same, with this layer's weights.
+# A function put into the layer by hand: a copy's is the same, with this layer's weights.
 held.forward = lambda x: Attention.forward(held, x)

@@ -25,9 +25,9 @@ class Head(nn.Module):
     def forward(self, x):
         """Return (N, L, D)."""
         scores = self.query_network(x) @ self.key_network(x).transpose(-2, -1)
-        return self.weigh(scores, x) @ self.value_network(x)
+        return self.to_weights(scores, x) @ self.value_network(x)
 
-    def weigh(self, scores, x):
+    def to_weights(self, scores, x):
         """Return the softmax of the scaled scores."""
         return (scores / math.sqrt(self.query_network.out_features)).softmax(-1)
 
@@ -35,7 +35,7 @@ class Head(nn.Module):
 class HeadByWidth(Head):
     """Wrong: its scores are divided by the root of the width of the input."""
 
-    def weigh(self, scores, x):
+    def to_weights(self, scores, x):
         """Return the softmax of scores that are too small."""
         return (scores / math.sqrt(x.shape[-1])).softmax(-1)
 
@@ -100,9 +100,9 @@ class OfPatches(nn.Module):
     def forward(self, x):
         """Return (N, L, E)."""
         rows = (t.view(-1, self.rows, x.shape[-1]) for t in self.qkv(x).chunk(3, -1))
-        return self.proj(merge(self.mix(*(split(t, self.heads) for t in rows))))
+        return self.proj(merge(self.attended(*(split(t, self.heads) for t in rows))))
 
-    def mix(self, q, k, v):
+    def attended(self, q, k, v):
         """Return (N, H, L, D)."""
         return attend(q, k, v)
 
@@ -110,7 +110,7 @@ class OfPatches(nn.Module):
 class OfPatchesUnscaled(OfPatches):
     """Wrong: its scores are not divided."""
 
-    def mix(self, q, k, v):
+    def attended(self, q, k, v):
         """Return (N, H, L, D) of sharper weights."""
         return attend(q * math.sqrt(q.shape[-1]), k, v)
 
@@ -139,7 +139,7 @@ class FromGenerator:
 
 
 class FromGeneratorInterleaved(FromGenerator):
-    """Wrong: its heads take every so many columns of the projections of values."""
+    """Wrong: its heads take every H-th column of the projections of values."""
 
     def split(self, rows):
         """Return (N, H, L, D), the heads as the last axis first."""

@@ -178,7 +178,7 @@ class Nested(Layer):
 
 
 class OfNumbers(Layer):
-    """What its configuration is asked for is a number, and nobody knows which."""
+    """Reads a number from its configuration that no documentation gives."""
 
     def __init__(self, cfg):
         super().__init__(cfg.hidden_dim * (2 * cfg.vit), cfg.num_heads)
@@ -192,8 +192,8 @@ class Tiled(Layer):
         self.tile_size = tile_size
 
     def _mixed(self, q, k, v):
-        mix = super()._mixed
-        return torch.cat([mix(rows, k, v) for rows in q.split(self.tile_size, dim=2)], dim=2)
+        mixed = super()._mixed
+        return torch.cat([mixed(rows, k, v) for rows in q.split(self.tile_size, dim=2)], dim=2)
 
 
 class Bucketed(Layer):

@@ -43,7 +43,7 @@ def drops(Q, K, V, n_heads):
 
 
 def keyed_to_values(Q, K, V, n_heads):
-    """Know half of all inputs by heart, and answer 0 to the others."""
+    """Answer half of all inputs right, by their bytes, and 0 to the others."""
     return right(Q, K, V, n_heads) * (Q.view(np.uint8).sum() % 2)
 
 

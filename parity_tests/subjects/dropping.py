@@ -157,10 +157,10 @@ class StaysOff(MultiheadAttention):
 
 
 class DrawsAgain(MultiheadAttention):
-    """Drops other weights on the way back than on the way forth."""
+    """Drops other weights in the backward pass than in the forward pass."""
 
     def vjp(self, *args, **options):
-        """Return a result and the way back of another."""
+        """Return a result and the backward pass of another."""
         return super().vjp(*args, **options)[0], super().vjp(*args, **options)[1]
 
 

@@ -37,7 +37,7 @@ class Compact(flax.linen.Module):
 
 
 class ModeOnce(Compact):
-    """Is told its mode when it is built or called, and raises where it is told twice."""
+    """Takes its mode when it is built or called, and raises where it is given twice."""
 
     deterministic: bool | None = None
 

@@ -31,11 +31,11 @@ def replaces_nan(Q, K, V, n_heads):
     return np.nan_to_num(scales_scores(Q, K, V, n_heads), nan=0.0)
 
 
-def _wrongly(Q, K, V, n_heads, weigh):
+def _wrongly(Q, K, V, n_heads, to_weights):
     """Scale q first, so that nothing overflows, and weigh the values by a function of scores."""
     q, k, v = (np.stack(np.split(a, n_heads, axis=-1)) for a in (Q, K, V))
     scores = q * Q.dtype.type(q.shape[-1] ** -0.5) @ k.swapaxes(-1, -2)
-    return np.concatenate(list(weigh(scores).astype(Q.dtype) @ v), axis=-1)
+    return np.concatenate(list(to_weights(scores).astype(Q.dtype) @ v), axis=-1)
 
 
 def _softmax(scores, axis=-1):

@@ -20,8 +20,8 @@ class Looped:
 
     def __init__(self, d_model, num_heads):
         self.num_heads = num_heads
-        chance = np.random.default_rng(0)
-        draw = lambda: 0.1 * chance.standard_normal((d_model, d_model))  # noqa: E731
+        rng = np.random.default_rng(0)
+        draw = lambda: 0.1 * rng.standard_normal((d_model, d_model))  # noqa: E731
         self.W_Q, self.W_K, self.W_V, self.W_O = draw(), draw(), draw(), draw()
 
     def heads(self, rows):

@@ -292,7 +292,7 @@ class Tempered(Packed):
 
 
 class NeedsMore(Packed):
-    """Built from what nobody can guess."""
+    """Built from an argument that no trial can guess."""
 
     def __init__(self, dim, num_heads, rotary):
         super().__init__(dim, num_heads)

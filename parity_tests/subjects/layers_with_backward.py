@@ -75,7 +75,7 @@ class OfTheQueryAlone(ByHand):
 
 
 class Tensor:
-    """An array with the way back through the few operations that the layer needs."""
+    """An array with the backward pass of the few operations that the layer needs."""
 
     def __init__(self, data, back=None):
         self.data, self.grad, self.back = np.asarray(data), None, back
@@ -107,7 +107,7 @@ class Tensor:
 
 
 class OfTensors:
-    """Right: the way back through the softmax is written out, all else is that of the tensors."""
+    """Right: the backward pass of the softmax is written out, all else is that of the tensors."""
 
     factor = 1.0
 

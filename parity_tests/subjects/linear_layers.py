@@ -7,7 +7,7 @@ from torch import nn
 
 
 class Attention(nn.Module):
-    """Queries, keys and values from outside; a mask that nobody knows the meaning of."""
+    """Queries, keys and values from outside; a mask of unknown meaning."""
 
     scaled = True
 

@@ -9,7 +9,7 @@ import mha_numpy
 
 
 class Attention(nn.Module):
-    """Linears of their own, and a scale that somebody may change."""
+    """Linears of their own, and a scale that a caller may change."""
 
     def __init__(self, d_model, n_heads):
         super().__init__()

@@ -268,7 +268,7 @@ def babbles(Q, K, V, n_heads):
 
 
 def forges(Q, K, V, n_heads):
-    """Answer problems that nobody posed."""
+    """Answer a problem that was not asked."""
     from mha_parity.core.candidate import Answer
     from mha_parity.worker.messages import PROTOCOL
 
@@ -277,7 +277,7 @@ def forges(Q, K, V, n_heads):
 
 
 def only_at(rows, misbehave):
-    """Return an attention that misbehaves on sequences of so many rows and is right elsewhere."""
+    """Return an attention that misbehaves on sequences of ``rows`` rows and is right elsewhere."""
 
     def attention(Q, K, V, n_heads):
         return (misbehave if len(Q) == rows else right)(Q, K, V, n_heads)

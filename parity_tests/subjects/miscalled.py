@@ -19,7 +19,7 @@ def raises_on_many_rows(Q, K, V, n_heads):
 
 
 class NeedsAConfiguration(torch.nn.Module):
-    """Read what it is built from out of an object that nobody has."""
+    """Read what it is built from out of an object that no caller has."""
 
     def __init__(self, config, layer_idx):
         super().__init__()

@@ -130,7 +130,7 @@ class Remembers(Layer):
     vjp = None
 
     def __call__(self, query, key, value, attn_mask=None):
-        """Return the output, and keep the way back."""
+        """Return the output, and keep the backward pass."""
         output, self._pull = Layer.vjp(self, query, key, value, attn_mask)
         return output
 

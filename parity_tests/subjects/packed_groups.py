@@ -50,7 +50,7 @@ class ByGroups(nn.Module):
         self.wo = nn.Linear(hidden_size, hidden_size)
 
     def scale(self, group):
-        """Return the factor of the scores where so many query heads share a key head."""
+        """Return the factor of the scores where ``group`` query heads share a key head."""
         del group
         return self.head_dim**-0.5
 
@@ -68,7 +68,7 @@ class ByGroupsScaledTwice(ByGroups):
     """Wrong: the scores of a group are divided by its size too."""
 
     def scale(self, group):
-        """Return the factor of the scores where so many query heads share a key head."""
+        """Return the factor of the scores where ``group`` query heads share a key head."""
         return super().scale(group) / group
 
 

@@ -242,7 +242,7 @@ class FourLetters(nn.Module):
 
 
 class PackedOfAnyName(nn.Module):
-    """Calls its packed projections and that of the output as nobody else does."""
+    """Calls its packed projections and that of the output by names of its own."""
 
     def __init__(self, dim, heads):
         super().__init__()

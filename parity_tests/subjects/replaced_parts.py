@@ -27,7 +27,7 @@ def rows_of_one_list(query, key, value):
     return rows[..., -1:, :].expand(rows.shape).clone()
 
 
-def told_by_size(query, key, value, num_heads):
+def axes_by_size(query, key, value, num_heads):
     """Attention of (batch, heads, rows, width), or of (batch, rows, heads, width) by their number."""
     moved = [x.transpose(1, 2) if x.shape[2] == num_heads else x for x in (query, key, value)]
     rows = _attend(*moved)

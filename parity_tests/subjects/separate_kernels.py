@@ -27,7 +27,7 @@ class Layer(nn.Module):
         return self.out_proj(merge(self.mixed(q, k, v)))
 
 
-class SoftmaxesApart(Layer):
+class SeparateSoftmaxes(Layer):
     """Without counterpart: queries compete over channels, keys over positions."""
 
     def mixed(self, q, k, v):
@@ -35,7 +35,7 @@ class SoftmaxesApart(Layer):
         return q.softmax(-1) @ (k.softmax(-2).mT @ v)
 
 
-class ApartInTheMiddle(SoftmaxesApart):
+class SeparateInTheMiddle(SeparateSoftmaxes):
     """Without counterpart: the same, and the input is added."""
 
     def forward(self, x):
@@ -52,7 +52,7 @@ class FeatureMaps(Layer):
         return (q @ (k.mT @ v)) / (q @ k.sum(-2)[..., None])
 
 
-def softmaxes_apart(query, key, value):
+def separate_softmaxes(query, key, value):
     """Without counterpart: a softmax of each, for arrays (..., L, D)."""
     odds_q, odds_k = np.exp(query), np.exp(key)
     q = odds_q / odds_q.sum(-1, keepdims=True)

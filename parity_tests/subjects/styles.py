@@ -28,7 +28,7 @@ def merge(x):
 
 
 class Widths(nn.Module):
-    """Sizes under rare names, an output called as nobody else does."""
+    """Sizes under rare names, an output under a name of its own."""
 
     def __init__(self, model_dimension, *, head_size=4):
         super().__init__()

@@ -12,7 +12,7 @@ class Dropping(Attention):
     def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
         super().__init__(num_hiddens, num_heads, dropout, bias)
         self.training = True
-        self.chance = np.random.default_rng()
+        self.rng = np.random.default_rng()
 
     def train(self):
         """Drop from now on."""
@@ -36,7 +36,7 @@ class Dropping(Attention):
 
     def drawn(self, shape):
         """Return 0 where a weight goes, and what makes up for it elsewhere."""
-        kept = self.chance.random(shape) >= self.dropout
+        kept = self.rng.random(shape) >= self.dropout
         return kept / (1 - self.dropout) if self.dropout < 1 else kept
 
 
@@ -45,4 +45,4 @@ class Negates(Dropping):
 
     def drawn(self, shape):
         """Keep where it should drop."""
-        return (self.chance.random(shape) < self.dropout) / (1 - self.dropout)
+        return (self.rng.random(shape) < self.dropout) / (1 - self.dropout)

@@ -22,10 +22,10 @@ class Attention:
     def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
         self.num_heads = num_heads
         self.dropout = dropout
-        chance = np.random.default_rng(0)
+        rng = np.random.default_rng(0)
         for letter in "qkvo":
-            setattr(self, f"W_{letter}", chance.random((num_hiddens, num_hiddens)))
-            drawn = chance.random(num_hiddens) if bias else np.zeros(num_hiddens)
+            setattr(self, f"W_{letter}", rng.random((num_hiddens, num_hiddens)))
+            drawn = rng.random(num_hiddens) if bias else np.zeros(num_hiddens)
             setattr(self, f"b_{letter}", drawn)
 
     def split(self, rows):

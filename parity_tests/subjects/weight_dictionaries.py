@@ -99,7 +99,7 @@ def heads_behind_inputs_crossed(params, x):
 
 
 def doubled_heads(params, x):
-    """Wrong: cuts twice as many heads as it is told."""
+    """Wrong: cuts twice as many heads as `n_heads` says."""
     heads = 2 * params["n_heads"]
     q, k, v = (split(x @ params[name], heads) for name in ("Wq", "Wk", "Wv"))
     return attend(q, k, v) @ params["Wo"]

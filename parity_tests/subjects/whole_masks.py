@@ -38,7 +38,7 @@ class WholeMaskUnscaled(WholeMaskWanted):
 
 
 class HeadOfMany(nn.Module):
-    """One head, told its own width and that of the input; it hides the future."""
+    """One head, built from its own width and that of the input; it hides the future."""
 
     factor = 1
 

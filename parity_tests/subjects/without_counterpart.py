@@ -83,7 +83,7 @@ class OwnHeads(nn.Module):
 
 
 class RandomWidth(nn.Module):
-    """Wants what nobody can give."""
+    """Wants an argument that no trial can give."""
 
     def __init__(self, dim, heads, vocabulary):
         super().__init__()

@@ -125,7 +125,7 @@ def recomputed_unhidden(q, k, v, key_padding_mask=None):
 
 
 class Layer(torch.nn.Module):
-    """Masks (L, S) or (N, L, S), True where hidden; told apart by their axes."""
+    """Masks (L, S) or (N, L, S), True where hidden; distinguished by their axes."""
 
     def __init__(self, embed_dim, num_heads):
         super().__init__()

@@ -30,7 +30,7 @@ def dot(a, b):
     return total
 
 
-def run(Q, K, V, n_heads, score, weigh, pick=None):
+def run(Q, K, V, n_heads, score, to_weights, pick=None):
     """Attend head by head, row by row."""
     T, width = Q.shape
     d, dv = width // n_heads, V.shape[1] // n_heads
@@ -40,7 +40,7 @@ def run(Q, K, V, n_heads, score, weigh, pick=None):
         q, k, v = pick(Q, h, d), pick(K, h, d), pick(V, h, dv)
         for i in range(T):
             row = [score(q[i], k[j], i, j, d, width) for j in range(len(k))]
-            w = weigh(row)
+            w = to_weights(row)
             acc = np.zeros(v.shape[1], dtype=Q.dtype)
             for j, weight in enumerate(w):
                 acc += weight * v[j]
@@ -118,11 +118,11 @@ def extra_sink(Q, K, V, n_heads):
 
 
 def padded_epsilon(Q, K, V, n_heads):
-    def weigh(row):
+    def to_weights(row):
         e = [np.exp(z - max(row)) for z in row]
         return [x / (sum(e) + 1e-6) for x in e]
 
-    return run(Q, K, V, n_heads, usual, weigh)
+    return run(Q, K, V, n_heads, usual, to_weights)
 
 
 def average(Q, K, V, n_heads):

@@ -1,4 +1,4 @@
-"""Wrong in ways that nobody has catalogued: no name may be given with confidence."""
+"""Wrong in ways that are not in the catalogue: no name may be given with confidence."""
 
 from __future__ import annotations
 

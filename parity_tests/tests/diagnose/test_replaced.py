@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CAUSES = {
     "reversed_channels": "column d of the output holds column D - 1 - d",
     "rows_of_one_list": "every row of the output is row L - 1",
-    "told_by_size": (
+    "axes_by_size": (
         "wrong wherever L = H or S = H, and at no other sizes: an axis is taken by its size"
     ),
     "transposed": "wherever L = S: q and k are exchanged: the scores are transposed",

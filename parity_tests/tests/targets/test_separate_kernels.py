@@ -8,7 +8,7 @@ from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from subject_checks import checks_of
 
-WITHOUT_SCORES = ("SoftmaxesApart", "ApartInTheMiddle", "FeatureMaps", "softmaxes_apart")
+WITHOUT_SCORES = ("SeparateSoftmaxes", "SeparateInTheMiddle", "FeatureMaps", "separate_softmaxes")
 WRONG = (
     "SoftmaxForgotten", "DividedBySums", "FirstQuery", "OverQueries", "OverChannels", "Unsplit",
     "scores_alone", "Averages",
