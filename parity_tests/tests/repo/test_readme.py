@@ -18,6 +18,7 @@ import torch
 
 from mha_parity.__main__ import main
 from mha_parity.catalogue import catalogue
+from mha_parity.checks.metamorphic import RELATIONS
 from mha_parity.command_line import parser
 from mha_parity.targets.load import load
 
@@ -31,6 +32,11 @@ EXAMPLE = ROOT / EXAMPLES / "test_attention.py"
 def test_the_readme_is_short() -> None:
     """The README has at most 250 lines."""
     assert len(README.splitlines()) <= 250
+
+
+def test_relations_are_called_as_in_a_report() -> None:
+    """The README has the name of each relation as the report has it."""
+    assert [] == [name for name in RELATIONS if name not in " ".join(README.split())]
 
 
 def test_the_false_alarms_are_those_measured() -> None:
