@@ -1,8 +1,9 @@
 """The words of the house: prose, messages and names speak the field's language.
 
 A banned word is a metaphor, or says less than a number would. Ordinary words in ordinary sentences
-(near, turn, cell, noted, apart from) are not on the list. Searched are packages, tests, examples,
-Markdown pages and templates; not this file, which has the list, nor pages made by a program.
+(near, turn, cell, noted, apart from) are not on the list. Searched are packages, tests, subjects,
+examples, Markdown pages and templates; not this file, which has the list, nor pages made by a
+program. In the packages no docstring begins with "What", "Who" or "It" as a subject.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,14 +23,30 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("impl/mha_numpy", "reference/mha_torch", "parity_tests/mha_parity")
 
 # Folders of modules that are searched, names included.
-FOLDERS = (*PACKAGES, "parity_tests/tests", "parity_tests/examples", "parity_tests/docs")
+FOLDERS = (
+    *PACKAGES, "parity_tests/tests", "parity_tests/subjects", "parity_tests/examples",
+    "parity_tests/docs",
+)  # fmt: skip
 # Texts that are searched as a whole: pages written by hand, and templates.
 TEXTS = (
-    "README.md", ".github/CONTRIBUTING.md", "parity_tests/docs/**/*.md",
+    "README.md", ".github/*.md", "parity_tests/docs/**/*.md",
     *(f"{package}/**/*.{kind}" for package in PACKAGES for kind in ("html", "jinja")),
 )  # fmt: skip
 MADE = "parity_tests/docs/generated"
 OWN = "parity_tests/tests/repo/test_words.py"
+# Modules outside these folders.
+FURTHER = ("conftest.py",)
+# Path and banned word -> why it stands there.
+EXEMPT = {
+    ("parity_tests/subjects/documented_masks.py", "'nobody'"): (
+        "documentation as a user writes it, whose words the harness reads"
+    ),
+    ("parity_tests/subjects/without_counterpart.py", "mix"): (
+        "the output projection, by a name that `targets.fit.names` knows"
+    ),
+}
+# A docstring begins with a verb or a noun of the field instead.
+SUBJECT = re.compile(r"(What|Who|Whose|It)\b")
 
 # Word or construction in prose -> what to write.
 PROSE = {
@@ -135,6 +153,17 @@ def banned(source: str) -> list[str]:
     return [f"{line}: {each}" for line, each in sorted(set(found))]
 
 
+def pronoun_subjects(source: str) -> list[str]:
+    """List the docstrings of a module that begin with a pronoun as a subject, with their lines."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    return [
+        f"{node.body[0].lineno}: {text.splitlines()[0]}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, documented)
+        if SUBJECT.match(text := ast.get_docstring(node) or "")
+    ]
+
+
 def modules(root: Path = ROOT, folders: tuple[str, ...] = PACKAGES) -> Iterator[tuple[str, Path]]:
     """Yield every module of the folders by its path from the root."""
     for folder in folders:
@@ -151,18 +180,29 @@ def pages(root: Path = ROOT) -> Iterator[tuple[str, Path]]:
                 yield name, path
 
 
+def word_of(each: str) -> str:
+    """Return the banned word, or the name with one, of an entry of ``banned``, without its line."""
+    return re.split(r": (?:write|call it) ", each)[0].split(": ", 1)[1]
+
+
+@cache
+def all_banned(root: Path) -> tuple[tuple[str, str], ...]:
+    """Return path and entry of each banned word of all modules, pages and templates of a root."""
+    further = [(name, root / name) for name in FURTHER if (root / name).exists()]
+    sources = [each for each in (*modules(root, FOLDERS), *further) if each[0] != OWN]
+    kinds = ((sources, banned), (pages(root), banned_in_page))
+    return tuple(
+        (name, each)
+        for files, search in kinds
+        for name, path in files
+        for each in search(path.read_text(encoding="utf-8"))
+    )
+
+
 def banned_below(root: Path) -> list[str]:
-    """List the banned words of all modules, pages and templates below a root."""
-    found = [
-        f"{name}:{each}"
-        for name, path in modules(root, FOLDERS)
-        if name != OWN
-        for each in banned(path.read_text(encoding="utf-8"))
-    ]
-    return found + [
-        f"{name}:{each}"
-        for name, path in pages(root)
-        for each in banned_in_page(path.read_text(encoding="utf-8"))
+    """List the banned words below a root, each with path and line, without those exempt."""
+    return [
+        f"{name}:{each}" for name, each in all_banned(root) if (name, word_of(each)) not in EXEMPT
     ]
 
 
@@ -181,6 +221,39 @@ def test_no_banned_word() -> None:
     assert [] == banned_below(ROOT)
 
 
+def test_each_exemption_is_needed() -> None:
+    """A word that is exempt in a file stands in that file."""
+    assert EXEMPT.keys() == EXEMPT.keys() & {
+        (name, word_of(each)) for name, each in all_banned(ROOT)
+    }
+
+
+def test_no_docstring_begins_with_a_pronoun() -> None:
+    """The docstrings of the packages begin with a verb or a noun of the field."""
+    assert [] == [
+        f"{name}:{each}"
+        for name, path in modules()
+        for each in pronoun_subjects(path.read_text(encoding="utf-8"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ('"""What a call passes."""', 1),
+        ('class Room:\n    """Who has the cores."""', 1),
+        ('class Room:\n    @property\n    def name(self):\n        """What reports call it."""', 1),
+        ('async def ask():\n    """\n    It is sent.\n    """', 1),
+        ('"""Whose the cores are."""\ndef _ask():\n    r"""It raises."""', 2),
+        ('"""Whatever is passed.\n\nWhat is not."""\nx = "What a call passes."', 0),
+        ('"""Items of a call, and what each is."""\ndef f(): ...', 0),
+    ],
+)
+def test_a_pronoun_as_a_subject_is_found(source: str, count: int) -> None:
+    """The first line of every docstring is searched, and nothing else."""
+    assert count == len(pronoun_subjects(source))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "found"),
     [
@@ -196,7 +269,10 @@ def test_no_banned_word() -> None:
         ("parity_tests/mha_parity/report/a.html.jinja", "<p>\n{# loud #}</p>", ["2: 'loud'"]),
         ("parity_tests/mha_parity/report/a.html", "<p title='heard'></p>", ["1: 'heard'"]),
         ("parity_tests/docs/generated/a.md", "told", []),
-        ("parity_tests/subjects/a.py", "told = 1", []),
+        ("parity_tests/subjects/wrong/a.py", "x = 1\nself.mix = 1", ["2: mix"]),
+        ("parity_tests/subjects/a.py", '"""Wants what nobody has."""', ["1: 'nobody'"]),
+        ("conftest.py", "def f(chance): ...", ["1: chance"]),
+        ("parity_tests/subjects/without_counterpart.py", "self.mix = told = 1", ["1: told"]),
         (OWN, "told = 1", []),
         ("README.md", "Apart\nfrom these, due to rounding, as many as that.", []),
     ],
