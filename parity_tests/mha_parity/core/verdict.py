@@ -65,14 +65,14 @@ class FailureGroup:
     """Failing cases with features in common: those of one bug, where features separate several.
 
     ``common``: what all of them have and other cases lack, beyond chance; the first explains most,
-    each further one is tested among the cases with those before it. ``carried``: what they have in
-    common too, and no longer among these cases. ``spared``: the values that none of them has, on
-    axes of which most values fail.
+    each further one is tested among the cases with those before it. ``explained``: what they have
+    in common too, and no longer among these cases. ``absent``: the values that none of them has,
+    on axes of which most values fail.
     """
 
     common: tuple[FeatureSet, ...] = ()
-    carried: tuple[FeatureSet, ...] = ()
-    spared: tuple[FeatureSet, ...] = ()
+    explained: tuple[FeatureSet, ...] = ()
+    absent: tuple[FeatureSet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

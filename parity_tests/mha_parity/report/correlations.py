@@ -77,15 +77,16 @@ def common(verdict: Verdict) -> list[list[list[FeatureRow]]]:
     return [_rows(verdict, group.common) for group in verdict.failure_groups if group.common]
 
 
-def carried(verdict: Verdict) -> list[FeatureRow]:
+def explained(verdict: Verdict) -> list[FeatureRow]:
     """Return the rows that failures have in common only since the explaining feature has them."""
-    return _all_rows(verdict, (each for group in verdict.failure_groups for each in group.carried))
+    sets = (each for group in verdict.failure_groups for each in group.explained)
+    return _all_rows(verdict, sets)
 
 
 def absent(verdict: Verdict) -> list[FeatureRow]:
     """Return the few rows that no failing case has, on axes of which most values fail."""
-    spared = (each for group in verdict.failure_groups for each in group.spared)
-    return [row for row in _all_rows(verdict, spared) if not row.failed]
+    sets = (each for group in verdict.failure_groups for each in group.absent)
+    return [row for row in _all_rows(verdict, sets) if not row.failed]
 
 
 def explaining(verdict: Verdict) -> dict[str, FailureGroup]:

@@ -36,7 +36,7 @@ ONE_OF = MappingProxyType({
     COMMON: "each failure has one of", FIRST_GROUP: "some failures have one of",
     FURTHER_GROUP: "others have one of", "and": "and one of",
 })  # fmt: skip
-CARRIED = "explained by these"  # what failures have in common through the features above alone
+EXPLAINED = "explained by these"  # what failures have in common through the features above alone
 ALIASES = "also fits"  # bugs whose output is the same wherever the named one shows
 SENSITIVITY = "sensitivity"
 # A convention whose name says nothing of the call.

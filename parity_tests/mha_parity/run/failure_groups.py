@@ -7,7 +7,7 @@ of the axis, and of as many of its values. It has to stay below ``LEVEL``.
 
 The values that are least probable by chance explain a group of failures. Every other axis is then
 tested among the cases with these values alone: what failures have in common only because the cases
-of the explaining feature have it is carried along.
+of the explaining feature have it is explained by that feature.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def failure_groups(case_results: Iterable[CaseResult]) -> tuple[FailureGroup, ..
     cases = _Cases.of(case_results)
     found = _explaining(cases, cases.judged)
     if not found:
-        return (FailureGroup(spared=_features(_spared(cases, cases.judged, {}))),)
+        return (FailureGroup(absent=_features(_absent(cases, cases.judged, {}))),)
     return tuple(
         _group(cases, first, cases.judged & ~_union(each for each in found if each is not first))
         for first in found
@@ -137,18 +137,18 @@ def _explaining(
 
 
 def _group(cases: _Cases, first: _Subset, among: int) -> FailureGroup:
-    """Return the group of a set: with further sets that narrow it, and what is carried along."""
+    """Return the group of a set: with further sets that narrow it, and those explained by these."""
     common = {first.axis: first}
     inside = among & first.cases
     while narrower := [each for each in _holding(cases, inside, common) if each.is_few]:
         best = min(narrower, key=lambda each: each.log_probability)
         common[best.axis] = best
         inside &= best.cases
-    carried = [each for each in _holding(cases, among, common) if each.is_few]
+    explained = [each for each in _holding(cases, among, common) if each.is_few]
     return FailureGroup(
         common=_features(common.values()),
-        carried=_features(carried),
-        spared=_features(_spared(cases, inside, common)),
+        explained=_features(explained),
+        absent=_features(_absent(cases, inside, common)),
     )
 
 
@@ -160,13 +160,13 @@ def _holding(cases: _Cases, among: int, known: Iterable[str]) -> Iterator[_Subse
             yield each
 
 
-def _spared(cases: _Cases, among: int, known: Iterable[str]) -> Iterator[_Subset]:
+def _absent(cases: _Cases, among: int, known: Iterable[str]) -> Iterator[_Subset]:
     """Yield the values that no failure has, on axes of which most values fail."""
     for each in _holding(cases, among, known):
         if not each.is_few:
             values = cases.axes[each.axis]
-            spared = tuple(v for v in values if v not in each.values and values[v] & among)
-            yield _Subset(each.axis, spared, among & ~each.cases, each.log_probability, is_few=True)
+            absent = tuple(v for v in values if v not in each.values and values[v] & among)
+            yield _Subset(each.axis, absent, among & ~each.cases, each.log_probability, is_few=True)
 
 
 def _subsets(cases: _Cases, among: int) -> Iterator[_Subset]:

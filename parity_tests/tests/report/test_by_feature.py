@@ -71,7 +71,7 @@ CAUSAL = (row("attn", "none", 60, 5), row("attn", "causal", 40, 35))
 HALF = (row("dtype", "float64", 50, 20), row("dtype", "float16", 50, 30))
 INTERACTION = FailureGroup(
     common=(("attn", ("causal",)), ("padding", ("bool",)), ("heads", ("many",))),
-    carried=(("dtype", ("float64",)),),
+    explained=(("dtype", ("float64",)),),
 )
 FLOAT16 = FailureGroup(common=(("dtype", ("float16",)),))
 
@@ -84,7 +84,7 @@ def red(*expected: str, groups: tuple[FailureGroup, ...] = (INTERACTION,)) -> li
 
 
 def test_an_interaction_is_red_in_each_of_its_features() -> None:
-    """A plain value, here several heads, narrows it down and is not red; nor is what is carried."""
+    """A plain value (several heads) narrows it down and is not red, nor is what it explains."""
     assert [ALL_CASES, "padding=bool", "attn=causal"] == red()
 
 

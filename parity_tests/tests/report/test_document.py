@@ -39,7 +39,7 @@ from subject_checks import SUBJECTS
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-outproj-causal-float32-s11")
 
 
-CAUSAL = FailureGroup(common=(("attn", ("causal",)),), spared=(("bias", ("yes",)),))
+CAUSAL = FailureGroup(common=(("attn", ("causal",)),), absent=(("bias", ("yes",)),))
 HALVES = tuple(FeatureRow("bias", value, "fail", 50, "", 15) for value in ("no", "yes"))
 
 
@@ -244,7 +244,7 @@ def test_the_document_names_what_failures_have_in_common() -> None:
     """Features stand by name, a list for each axis."""
     subject = dataclasses.replace(extreme(), failure_groups=(CAUSAL,))
     assert [
-        {"common": [["attn=causal"]], "carried": [], "spared": [["bias=yes"]]}
+        {"common": [["attn=causal"]], "explained": [], "absent": [["bias=yes"]]}
     ] == verdict_document(subject)["failure_groups"]
 
 

@@ -69,14 +69,14 @@ def test_values_that_no_failure_has_all_of_are_said_as_such(
     assert "others have one of ✗ boolean attn_mask" in text
 
 
-def test_few_spared_values_are_named_as_such(
+def test_few_absent_values_are_named_as_such(
     make_verdict: Callable[..., Verdict],
     make_rows: Callable[..., list[FeatureRow]],
     shown: Callable[..., str],
 ) -> None:
-    """Where most values fail and a plain one too, the spared ones are named instead."""
+    """Where most values fail and a plain one too, the absent ones are named instead."""
     regime = make_rows("regime", normal=(60, 30), tiny=(40, 20), huge=(40, 20), constant=(60, 0))
-    groups = (FailureGroup(spared=(("regime", ("constant",)),)),)
+    groups = (FailureGroup(absent=(("regime", ("constant",)),)),)
     subject = make_verdict(failed=70, features=tuple(regime), failure_groups=groups)
     assert [] == correlations.common(subject)
     assert "absent from all failures ✓ constant key rows none of 60" in " ".join(

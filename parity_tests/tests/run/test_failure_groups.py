@@ -112,21 +112,21 @@ def test_three_tied_keys_prove_nothing() -> None:
     assert (FailureGroup(common=common("regime=normal")),) == failure_groups(many)
 
 
-def test_few_spared_values_are_no_group() -> None:
-    """Where most values fail and a plain one too, the spared ones are named instead."""
+def test_few_absent_values_are_no_group() -> None:
+    """Where most values fail and a plain one too, the absent ones are named instead."""
     regimes = {"normal": (60, 30), "tiny": (40, 20), "huge": (40, 20), "constant": (60, 0)}
     counts = [({"regime": name}, *numbers) for name, numbers in regimes.items()]
-    assert (FailureGroup(spared=common("regime=constant")),) == failure_groups(results(*counts))
+    assert (FailureGroup(absent=common("regime=constant")),) == failure_groups(results(*counts))
 
 
-def test_what_comes_with_the_explaining_feature_is_carried() -> None:
+def test_what_comes_with_the_explaining_feature_is_explained() -> None:
     """All causal cases but few are unbatched: the layout has no part in the failures of its own."""
     alone, both = {"layout": "unbatched"}, {"layout": "unbatched", "attn": "causal"}
     found = failure_groups(
         results(({}, 100, 0), (alone, 40, 0), (both, 40, 35), ({"attn": "causal"}, 1, 0))
     )
-    carried = common("layout=unbatched")
-    assert (FailureGroup(common=common("attn=causal"), carried=carried),) == found
+    explained = common("layout=unbatched")
+    assert (FailureGroup(common=common("attn=causal"), explained=explained),) == found
 
 
 def test_a_failure_left_over_leaves_all_unexplained() -> None:
