@@ -45,13 +45,14 @@ class FeatureRow:
     ``status`` is pass, fail, inconclusive, "not offered", or "not drawn" in a short run.
 
     ``cases`` had the feature; ``failed`` of them failed. The target took ``seconds`` over them.
+    ``reason`` says why it has this status, "" where it passes.
     """
 
     axis: str
     value: str
     status: str
     cases: int
-    note: str = ""
+    reason: str = ""
     failed: int = 0
     seconds: float = field(default=0.0, compare=False)
 
@@ -304,7 +305,7 @@ class Verdict:
     def _raising_dtypes(self) -> str:
         """Name the dtypes in which calls raise; bfloat16 alone is no dtype of NumPy's."""
         raising = [
-            row.value for row in self.features if row.axis == "dtype" and "raised" in row.note
+            row.value for row in self.features if row.axis == "dtype" and "raised" in row.reason
         ]
         return f"; calls raise in {', '.join(raising)}" if {*raising} - {"bfloat16"} else ""
 

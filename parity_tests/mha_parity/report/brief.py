@@ -64,7 +64,7 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "also fails", ", ".join(dict.fromkeys(others))
     if not verdict.failed:
         for row in wording.untested(verdict)[: LINES // 2]:
-            yield "untested", f"{row.axis}={row.value}: {row.note}"
+            yield "untested", f"{row.axis}={row.value}: {row.reason}"
     for note in verdict.notes[:DETAIL]:
         yield "note", note
 

@@ -70,7 +70,7 @@ def _features(verdict: Verdict, expected: Collection[str]) -> Iterator[tuple[str
     for axis in correlations.axes(verdict):
         for row in axis.rows:
             if row.status == "not drawn":
-                yield _name(row), FeatureOutcome("skip", f"not drawn: {row.note}")
+                yield _name(row), FeatureOutcome("skip", f"not drawn: {row.reason}")
         for row in axis.offered:
             yield _name(row), _feature(row, explaining.get(_name(row)), expected)
 
@@ -83,7 +83,7 @@ def _feature(
     if row.status == "pass":
         return FeatureOutcome("pass")
     if row.status != "fail":
-        return FeatureOutcome("fail", f"{row.status}: {row.note}")
+        return FeatureOutcome("fail", f"{row.status}: {row.reason}")
     known = _expected_names(group.common, expected) if group else ""
     if _name(row) in expected or (group and not known):
         return FeatureOutcome("fail", counts)

@@ -34,7 +34,7 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "target": verdict.target,
         "source": _source(verdict.source) if verdict.source else None,
         "convention": verdict.convention,
-        "verdict": verdict.outcome.value,
+        "outcome": verdict.outcome.value,
         "sentence": verdict.sentence,
         "dtype_finding": verdict.dtype_finding,
         "cases": {
@@ -53,7 +53,8 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "failure_groups": [_group(group) for group in verdict.failure_groups],
         "diagnosis": [_diagnosis(each) for each in verdict.diagnosis],
         "accuracy": {each.dtype: _accuracy(each, verdict) for each in verdict.accuracy},
-        "sensitivity": {"cases": verdict.measured_cases, "detectable": dict(verdict.sensitivity)},
+        "sensitivity": dict(verdict.sensitivity),
+        "measured_cases": verdict.measured_cases,
         "notes": list(verdict.notes),
         "seconds": round(verdict.seconds, 3),
         "environment": dict(verdict.environment),
@@ -65,7 +66,7 @@ def refusal(refused: Refusal) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "target": refused.target,
-        "verdict": REFUSED,
+        "outcome": REFUSED,
         "sentence": refused.sentence,
     }
 
@@ -125,7 +126,7 @@ def _feature(row: FeatureRow) -> dict[str, Any]:
         "status": row.status,
         "cases": row.cases,
         "failed": row.failed,
-        "reason": row.note,
+        "reason": row.reason,
         "seconds": round(row.seconds, 6),
     }
 
@@ -140,11 +141,11 @@ def _failure(failure: Failure) -> dict[str, Any]:
         "case": failure.case.id,
         "shrunk_from": failure.shrunk_from.id if failure.shrunk_from else failure.case.id,
         "check": check_result.check,
-        "place": _place(check_result.where) if check_result.where else None,
+        "where": _place(check_result.where) if check_result.where else None,
         "error": number(check_result.error),
         "allowed": number(check_result.allowed),
         "severity": check_result.severity.value,
-        "message": check_result.detail,
+        "detail": check_result.detail,
         "replay": failure.replay,
     }
 

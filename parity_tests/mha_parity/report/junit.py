@@ -71,13 +71,13 @@ def _feature(suite: ET.Element, verdict: Verdict, row: FeatureRow, *, explains: 
     if row.status == "not offered":
         ET.SubElement(case, "skipped", message="not offered by the target")
     elif row.status == "not drawn":
-        ET.SubElement(case, "skipped", message=f"not drawn: {row.note}")
+        ET.SubElement(case, "skipped", message=f"not drawn: {row.reason}")
     elif row.status == "fail" and not explains:
         ET.SubElement(case, "skipped", message=f"{counts}, as others do; the checks say why")
     elif row.status == "fail":
         _say(case, "failure", "fail", counts, _text(verdict))
     elif row.status != "pass":
-        _say(case, "error", row.status, f"{row.status}: {row.note}", verdict.sentence)
+        _say(case, "error", row.status, f"{row.status}: {row.reason}", verdict.sentence)
 
 
 def _check(suite: ET.Element, verdict: Verdict, check: CheckRow) -> None:

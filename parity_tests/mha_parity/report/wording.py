@@ -262,9 +262,9 @@ def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
     for axis in axes(verdict):
         missing = [row for row in axis.rows if row.status == "not offered"]
         for row in missing:
-            if row.note:
+            if row.reason:
                 tried.setdefault(_reason(row, whole=whole_reasons), []).append(feature_words(row))
-        untried = [row for row in missing if not row.note]
+        untried = [row for row in missing if not row.reason]
         untried = [row for row in untried if (row.axis, row.value) not in following]
         if len(untried) > 1 and not axis.varies:
             whole.append(_kinds(axis))
@@ -284,12 +284,12 @@ def _kinds(axis: Axis) -> str:
 def not_drawn(verdict: Verdict) -> str:
     """Return the features that no case of a short run has, with the remedy; "" without any."""
     rows = [row for row in verdict.features if row.status == "not drawn"]
-    return f"{' · '.join(map(feature_words, rows))} ({rows[0].note})" if rows else ""
+    return f"{' · '.join(map(feature_words, rows))} ({rows[0].reason})" if rows else ""
 
 
 def _reason(row: FeatureRow, *, whole: bool) -> str:
     """Return what a call that tried a feature came to, without its place."""
-    reason = row.note.partition(" [")[0]
+    reason = row.reason.partition(" [")[0]
     if not whole:
         reason = RAISED.sub(r"\1", reason)
     if len(reason) <= REASON:

@@ -118,8 +118,8 @@ def feature_rows(
         if value in asked[axis]:
             found = _row(axis, value, seen, failed, informative)
             return replace(found, seconds=seconds_of[axis, value])
-        note = "" if value in offer[axis] else reasons.get((axis, value), "")
-        return FeatureRow(axis, value, "not offered", 0, note)
+        reason = "" if value in offer[axis] else reasons.get((axis, value), "")
+        return FeatureRow(axis, value, "not offered", 0, reason)
 
     return tuple(
         row(axis, value)
@@ -140,12 +140,12 @@ def _row(
 ) -> FeatureRow:
     key = (axis, value)
     if failed[key]:
-        note = f"{failed[key]} of {seen[key]} fail"
-        return FeatureRow(axis, value, "fail", seen[key], note, failed[key])
+        reason = f"{failed[key]} of {seen[key]} fail"
+        return FeatureRow(axis, value, "fail", seen[key], reason, failed[key])
     if informative[key] or value == "empty":
         return FeatureRow(axis, value, "pass", seen[key])
-    note = "no case drawn" if not seen[key] else "no case could have shown a bug"
-    return FeatureRow(axis, value, "inconclusive", seen[key], note)
+    reason = "no case drawn" if not seen[key] else "no case could have shown a bug"
+    return FeatureRow(axis, value, "inconclusive", seen[key], reason)
 
 
 def reasons(case_results: Iterable[CaseResult]) -> dict[str, int]:

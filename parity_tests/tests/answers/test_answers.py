@@ -81,8 +81,8 @@ def test_without_torch_a_right_and_a_wrong_attention_are_judged(
     )  # fmt: skip
     assert 1 == done.returncode, done.stderr
     right, wrong = json.loads(Path(verdicts).read_text(encoding="utf-8"))["runs"]
-    assert ("pass", 60) == (right["verdict"], right["cases"]["passed"])
-    assert ("fail", "scale-dmodel") == (wrong["verdict"], wrong["diagnosis"][0]["bug"])
+    assert ("pass", 60) == (right["outcome"], right["cases"]["passed"])
+    assert ("fail", "scale-dmodel") == (wrong["outcome"], wrong["diagnosis"][0]["bug"])
     assert wrong["notes"][0].startswith("judged by recorded answers of torch")
 
 

@@ -66,8 +66,8 @@ def test_a_right_and_a_wrong_attention_are_judged_and_reported(
     done = python(bare, "-m", "mha_parity", "check", RIGHT, WRONG, "--answers", path, *files)
     assert 1 == done.returncode, done.stderr
     right, wrong = json.loads((tmp_path / "json").read_text(encoding="utf-8"))["runs"]
-    assert ("pass", 60) == (right["verdict"], right["cases"]["passed"])
-    assert ("fail", "scale-dmodel") == (wrong["verdict"], wrong["diagnosis"][0]["bug"])
+    assert ("pass", 60) == (right["outcome"], right["cases"]["passed"])
+    assert ("fail", "scale-dmodel") == (wrong["outcome"], wrong["diagnosis"][0]["bug"])
     assert wrong["notes"][0].startswith("judged by recorded answers of torch")
     texts = {kind: (tmp_path / kind).read_text(encoding="utf-8") for kind in kinds}
     assert all("wrong_scale" in text for text in texts.values())

@@ -257,7 +257,7 @@ def test_a_closed_pipe_loses_nothing(target: str, tmp_path: Path) -> None:
         process.stdout.close()
         errors = process.stderr.read().decode()
     document = json.loads(page.read_text(encoding="utf-8"))
-    expected = {"pass": 0, "fail": 1, "inconclusive": 3}[document["verdict"]]
+    expected = {"pass": 0, "fail": 1, "inconclusive": 3}[document["outcome"]]
     assert (expected, "") == (process.returncode, errors)
 
 

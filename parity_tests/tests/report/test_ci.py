@@ -193,7 +193,7 @@ def test_a_run_without_a_verdict_writes_its_files(
     written = json.loads(texts["json"])
     schema = importlib.resources.files("mha_parity.report").joinpath("schema.json")
     jsonschema.Draft202012Validator(json.loads(schema.read_text("utf-8"))).validate(written)
-    assert ["refused", "refused"] == [each["verdict"] for each in written["runs"]]
+    assert ["refused", "refused"] == [each["outcome"] for each in written["runs"]]
     log = json.loads(texts["sarif"])
     jsonschema.Draft202012Validator(LOG).validate(log)
     (invocation,) = log["runs"][0]["invocations"]

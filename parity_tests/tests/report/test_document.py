@@ -141,7 +141,7 @@ def test_document_is_as_the_schema_says(verdict: Verdict, schema: Any) -> None:
     """What is written of any verdict validates, holds nothing unnamed, and is strict JSON."""
     written = json.loads(files.as_json([verdict]), parse_constant=pytest.fail)
     jsonschema.Draft202012Validator(closed(schema)).validate(written)
-    assert verdict.outcome.value == written["verdict"]
+    assert verdict.outcome.value == written["outcome"]
 
 
 def test_several_documents(verdict: Verdict, schema: Any) -> None:
@@ -154,11 +154,11 @@ def test_several_documents(verdict: Verdict, schema: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("verdict",), "maybe"),
+        (("outcome",), "maybe"),
         (("cases", "run"), -1),
         (("features", 0, "status"), "skipped"),
         (("failures", 0, "error"), "large"),
-        (("failures", 0, "place", "row"), None),
+        (("failures", 0, "where", "row"), None),
         (("diagnosis", 0, "explains"), 1.5),
         (("accuracy", "int8"), {}),
         (("more",), 1),
@@ -180,7 +180,7 @@ def test_no_numbers_are_words() -> None:
     """Infinity and NaN are the words inf and nan, and a mixed head is null."""
     (failure,) = verdict_document(extreme())["failures"]
     assert ("inf", "nan") == (failure["error"], failure["allowed"])
-    assert {"sample": 1, "head": None, "row": 4, "column": 11} == failure["place"]
+    assert {"sample": 1, "head": None, "row": 4, "column": 11} == failure["where"]
 
 
 def test_counts_add_up(verdict: Verdict) -> None:
@@ -329,7 +329,7 @@ def test_cases_that_were_not_asked_are_counted_separately() -> None:
     with client.isolated(target) as candidate:
         written = verdict_document(check(candidate, options, target=target))
     cases = written["cases"]
-    assert "fail" == written["verdict"]
+    assert "fail" == written["outcome"]
     assert 0 < cases["failed"] < cases["inconclusive"] < 40
     (note,) = written["notes"]
     assert f"{cases['inconclusive']} cases: not asked: the target's process was" in note

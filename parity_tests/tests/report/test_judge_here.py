@@ -64,7 +64,7 @@ def test_the_verdict_is_exported_with_its_reports(tmp_path: Path) -> None:
     verdict.save_html(tmp_path / "page.html")
 
     assert isinstance(verdict, mha_parity.Verdict)
-    assert "fail" == verdict.to_dict()["verdict"]
+    assert "fail" == verdict.to_dict()["outcome"]
     assert verdict.sentence == verdict.to_dict()["sentence"]
     assert "<!DOCTYPE html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 

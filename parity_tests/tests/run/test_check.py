@@ -38,7 +38,7 @@ def test_a_feature_that_no_case_has_is_inconclusive() -> None:
     assert found.outcome is Outcome.INCONCLUSIVE
     assert 3 == found.outcome.exit_status
     assert rows
-    assert {"no case drawn"} == {row.note for row in rows}
+    assert {"no case drawn"} == {row.reason for row in rows}
     assert label(rows[0].axis, rows[0].value) in found.sentence
 
 
@@ -81,7 +81,7 @@ def test_a_run_without_power_is_inconclusive(monkeypatch: pytest.MonkeyPatch) ->
     offered = [row for row in found.features if row.status != "not offered"]
 
     assert found.outcome is Outcome.INCONCLUSIVE
-    assert {"no case could have shown a bug"} == {row.note for row in offered}
+    assert {"no case could have shown a bug"} == {row.reason for row in offered}
 
 
 def test_a_run_has_one_thread_of_openmp_and_leaves_the_callers() -> None:

@@ -92,7 +92,7 @@ def test_features_behind_the_end_are_not_drawn() -> None:
     rows = {(row.axis, row.value): row for row in ended.features}
     behind = [row for row in ended.features if row.status == "not drawn"]
     assert behind
-    assert {ENDED} == {row.note for row in behind}
+    assert {ENDED} == {row.reason for row in behind}
     assert "fail" == rows["dtype", "float64"].status
     assert not any(row.status == "inconclusive" for row in ended.features)
 

@@ -35,7 +35,7 @@ def test_extreme_values_that_no_case_has_leave_nothing_open() -> None:
 
     for value in EXTREME_VALUES:
         row = rows["regime", value]
-        assert ("not drawn", summary.NOT_DRAWN) == (row.status, row.note)
+        assert ("not drawn", summary.NOT_DRAWN) == (row.status, row.reason)
     assert "inconclusive" == rows["regime", "normal"].status
 
 

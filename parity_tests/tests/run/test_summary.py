@@ -140,7 +140,7 @@ def test_a_feature_has_the_status_of_its_cases() -> None:
     }
     for feature, (status, cases, note, failed) in expected.items():
         row = found[feature]
-        assert (status, cases, note, failed) == (row.status, row.cases, row.note, row.failed), row
+        assert (status, cases, note, failed) == (row.status, row.cases, row.reason, row.failed), row
     assert 3.0 == found["attn", "causal"].seconds
     assert ("bias", "in") not in found
     assert ("bias", "out") not in found

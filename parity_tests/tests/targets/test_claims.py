@@ -62,7 +62,7 @@ def test_what_raises_is_not_offered_with_its_own_words(name: str) -> None:
     for axis, value, word in RAISES[name]:
         (row,) = [r for r in verdict.features if (r.axis, r.value) == (axis, value)]
         assert "not offered" == row.status
-        assert word in row.note or axis == "dtype"
+        assert word in row.reason or axis == "dtype"
     sentences = " ".join(wording.not_offered(verdict))
     assert name == "self_attention_only" or RAISES[name][0][2] in sentences or "dtype" in sentences
 

@@ -14,7 +14,7 @@ def test_a_dtype_that_masks_raise_in_is_left_out() -> None:
     assert 0 == verdict.failed, verdict.sentence
     (row,) = (r for r in verdict.features if (r.axis, r.value) == ("dtype", "bfloat16"))
     assert 0 == row.cases
-    assert "with floats in `attn_mask` it raised TypeError" in row.note
+    assert "with floats in `attn_mask` it raised TypeError" in row.reason
 
 
 def test_what_is_wrong_in_the_others_fails() -> None:
@@ -28,4 +28,4 @@ def test_each_dtype_is_tried_with_padding_beside_an_addend() -> None:
     assert 0 == verdict.failed, verdict.sentence
     (row,) = (r for r in verdict.features if (r.axis, r.value) == ("dtype", "bfloat16"))
     assert 0 == row.cases
-    assert "with `mask` it raised RuntimeError" in row.note
+    assert "with `mask` it raised RuntimeError" in row.reason

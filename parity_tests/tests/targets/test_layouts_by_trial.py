@@ -35,5 +35,5 @@ def test_one_sample_without_its_axis_is_left_out_where_its_masks_raise_at_some_l
     assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
     row = next(r for r in verdict.features if (r.axis, r.value) == ("layout", "unbatched"))
     assert ("not offered", "with `key_padding_mask` calls of other lengths raise") == (
-        row.status, row.note,
+        row.status, row.reason,
     )  # fmt: skip

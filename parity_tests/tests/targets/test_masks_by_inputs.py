@@ -32,4 +32,4 @@ def test_a_mask_that_is_taken_at_equal_lengths_alone_makes_no_layout() -> None:
     verdict = judged("RowsOfMasks")
     assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
     (row,) = (r for r in verdict.features if (r.axis, r.value) == ("layout", "unbatched"))
-    assert "with `key_padding_mask` calls of other lengths raise" == row.note
+    assert "with `key_padding_mask` calls of other lengths raise" == row.reason

@@ -27,4 +27,4 @@ def test_wrong_ones_fail_where_there_are_biases(name: str) -> None:
     assert Outcome.FAIL == verdict.outcome
     rows = {row.value: row for row in verdict.features if row.axis == "bias"}
     assert 0 == rows["no"].failed
-    assert "has no bias" in rows["yes"].note
+    assert "has no bias" in rows["yes"].reason

@@ -48,7 +48,7 @@ def test_scores_by_name_are_no_weights_either() -> None:
     verdict = judged_scores("Logits")
     assert Outcome.PASS == verdict.outcome, verdict
     (row,) = [r for r in verdict.features if (r.axis, r.value) == ("weights", "per_head")]
-    assert "what comes with the output is `qk`: no weights" in row.note
+    assert "what comes with the output is `qk`: no weights" in row.reason
 
 
 def test_scores_that_are_named_weights_are_wrong() -> None:
