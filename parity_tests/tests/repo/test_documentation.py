@@ -202,8 +202,7 @@ def test_a_word_of_the_report_is_in_the_glossary(word: str) -> None:
 
 # Labels that say what stands beside them, to whoever has never seen a report.
 PLAIN_LABELS = {
-    "", "and", "because", "checks", "error", "evidence", "explains", "fails", "judged", "note",
-    "remedy", "seen in", "torch's paths", "where",
+    "", "and", "checks", "error", "evidence", "fails", "judged", "note", "remedy", "torch's paths",
 }  # fmt: skip
 
 
