@@ -10,8 +10,8 @@ import os
 import sys
 import threading
 from collections import deque
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import BrokenExecutor
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from multiprocessing import parent_process
@@ -25,12 +25,12 @@ from mha_parity.core.threads import in_one_thread
 from mha_parity.oracle.recorded import load_torch
 from mha_parity.run.chunks import WHOLE, run_chunk, split
 from mha_parity.run.cluster import keep_freed_memory
+from mha_parity.run.process_pool import ProcessPool
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor, Future
-    from multiprocessing.process import BaseProcess
 
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
@@ -120,29 +120,9 @@ def _end_with_caller() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-@contextmanager
-def processes(number: int) -> Iterator[Executor]:
-    """Start processes of this machine; what they have not begun when this is left is dropped."""
-    with ending_at_once(ProcessPoolExecutor(number, _SpawnWithoutMain(), _end_with_caller)) as pool:
-        yield pool
-
-
-@contextmanager
-def ending_at_once(executor: Executor) -> Iterator[Executor]:
-    """Yield an executor of processes; an error, an interrupt or an early end stops its processes.
-
-    An executor waits for all that its processes have begun, which takes a minute and more.
-    """
-    try:
-        yield executor
-    except BaseException:
-        # Its own alone: other threads may have some. From Python 3.14 on: terminate_workers.
-        own: dict[int, BaseProcess] = getattr(executor, "_processes", None) or {}
-        for child in list(own.values()):
-            child.terminate()
-        raise
-    finally:
-        executor.shutdown(cancel_futures=True)
+def processes(number: int) -> ProcessPool:
+    """Return processes of this machine, to be used in a ``with``."""
+    return ProcessPool(number, _SpawnWithoutMain(), _end_with_caller)
 
 
 def run_chunks_on(

@@ -11,7 +11,6 @@ import argparse
 import json
 import random
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.features import AXES
 from mha_parity.judging.output import DEFAULT_SETTINGS, K
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.run.executors import ending_at_once
+from mha_parity.run.process_pool import ProcessPool
 from mha_parity.selftest.calibrate_case import (
     FAMILIES,
     Counts,
@@ -122,7 +121,7 @@ def _mapper(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
     if not workers:
         yield map
         return
-    with ending_at_once(ProcessPoolExecutor(workers, initializer=_one_thread)) as pool:
+    with ProcessPool(workers, initializer=_one_thread) as pool:
         yield pool.map
 
 

@@ -9,7 +9,7 @@ disagrees with itself, meets the demand for torch's NaN (``--fully-masked nan``)
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from mha_parity.core.options import Options
 from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.report.pipe_console import PipeConsole
 from mha_parity.report.progress import progress
-from mha_parity.run.executors import ending_at_once
+from mha_parity.run.process_pool import ProcessPool
 from mha_parity.selftest import planted_run
 from mha_parity.selftest.mutant import run_mutants, suite_cases
 from mha_parity.selftest.mutation_matrix import (
@@ -94,7 +94,7 @@ def run_matrix(
     A bug that can be in none of them is run in its own dtypes.
     """
     found: dict[tuple[str, str], MutantResult] = {}
-    with ending_at_once(ProcessPoolExecutor(WORKERS)) as pool:
+    with ProcessPool(WORKERS) as pool:
         tasks = [
             pool.submit(run_named, ids, dtype, seed, cases) for ids, dtype in mutation_tasks(dtypes)
         ]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import as_completed
 from multiprocessing import active_children
 
 import pytest
 
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
-from mha_parity.run.executors import ending_at_once
+from mha_parity.run.process_pool import ProcessPool
 from mha_parity.worker.open_target import opened
 from subject_checks import SUBJECTS
 
 
 def interrupted() -> None:
     """Be interrupted while a process works on what takes two minutes."""
-    with ending_at_once(ProcessPoolExecutor(1)) as pool:
+    with ProcessPool(1) as pool:
         pool.submit(time.sleep, 120)
         raise KeyboardInterrupt
 
@@ -33,11 +33,31 @@ def test_an_interrupt_ends_what_processes_are_at() -> None:
 
 def test_an_interrupt_leaves_the_processes_of_others() -> None:
     """Kills the end of each child of this process: another thread's run lost its workers."""
-    with ProcessPoolExecutor(1) as other:
+    with ProcessPool(1) as other:
         assert 2.0 == other.submit(math.sqrt, 4).result()
         with pytest.raises(KeyboardInterrupt):
             interrupted()
         assert 3.0 == other.submit(math.sqrt, 9).result()
+
+
+def large(size: int) -> bytes:
+    """Return an answer that takes many writes to a pipe."""
+    return b"x" * size
+
+
+def interrupted_while_sending() -> None:
+    """Be interrupted when the first of many large answers has come, and others are on their way."""
+    with ProcessPool(2) as pool:
+        next(as_completed([pool.submit(large, 2**24) for _ in range(20)]))
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("seed", range(4), ids="run{}".format)
+def test_an_interrupt_leaves_no_half_of_an_answer(seed: int) -> None:
+    """Kills a process that is ended while it sends: its pool waits for the other half forever."""
+    del seed
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_while_sending()
 
 
 def test_an_early_end_in_several_processes_leaves_none() -> None:
