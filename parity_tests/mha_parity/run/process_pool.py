@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+ASKED_EVERY = 0.05  # seconds
 
 
 class _ThisWorker:
@@ -86,8 +89,13 @@ class ProcessPool(ProcessPoolExecutor):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is not None:
-            for process in list((self._processes or {}).values()):
-                if process.pid is not None and process.is_alive():
+        workers = list((self._processes or {}).values())
+        self.shutdown(wait=kind is None, cancel_futures=True)
+        # Again and again: one that has not begun does not follow it, and one that sends goes on.
+        while kind is not None and (alive := [each for each in workers if each.is_alive()]):
+            for process in alive:
+                assert process.pid is not None  # noqa: S101  (it was alive)
+                with suppress(ProcessLookupError):  # it has ended meanwhile
                     os.kill(process.pid, signal.SIGINT)
+            time.sleep(ASKED_EVERY)
         self.shutdown(cancel_futures=True)
