@@ -1,9 +1,11 @@
-"""A dtype in which a mask of floats raises is not offered, in the layer's own words."""
+"""Masks are passed in the dtypes that are taken: one that raises is not offered, in its words."""
 
 from __future__ import annotations
 
+import pytest
+
 from mha_parity.core.verdict import Outcome
-from subject_checks import checks_of
+from subject_checks import check_subject, checks_of
 
 judged = checks_of("dtypes_of_masks.py", cases=60)
 
@@ -29,3 +31,17 @@ def test_each_dtype_is_tried_with_padding_beside_an_addend() -> None:
     (row,) = (r for r in verdict.features if (r.axis, r.value) == ("dtype", "bfloat16"))
     assert 0 == row.cases
     assert "with `mask` it raised RuntimeError" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("by_torchs_name", Outcome.PASS),
+        ("by_another_name", Outcome.PASS),
+        ("inverted_twice", Outcome.FAIL),
+    ],
+)
+def test_integers_are_not_passed_where_booleans_alone_hide(name: str, outcome: Outcome) -> None:
+    """Kills integers beside booleans that fit: right masks of ``~`` failed, by their dtype too."""
+    verdict = check_subject(f"inverted_masks.py:{name}", cases=40, dtypes=("float32",))
+    assert outcome is verdict.outcome, verdict.sentence

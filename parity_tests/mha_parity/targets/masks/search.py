@@ -278,11 +278,8 @@ class _Search:
         shapes = (self._asked.only,) if self._asked.only else self._shapes()
         found = of_one_meaning([taken for axes in shapes for taken in self._of_shape(axes)])
         self._three_axes = next((t.axes for t in found if self._reads_heads_as(t)), ())
-        demanded = [
-            each
-            for each in self._demanded(found)
-            if not self._three_axes or each.axes != TORCH_HEADS
-        ]
+        read = self._three_axes
+        demanded = [d for d in self._demanded(found) if not read or d.axes != TORCH_HEADS]
         if any(taken.fit >= EXACT for taken in found):
             own = {each.axes for each in demanded}
             found = [t for t in found if t.fit >= EXACT or t.axes in own]
@@ -344,8 +341,11 @@ class _Search:
         added, rate = self._added(axes)
         kinds = [] if added is None else [added]
         for kind in VALUES:
-            if kind == "float" and kinds:
-                break  # numbers of 0 and 1 are for those who take nothing else
+            # Numbers of 0 and 1 are for those who take nothing else: `~mask` of them is never 0,
+            # and NumPy's products with int64 are float64. Documentation adds integers.
+            by_booleans = any(each.kind == "bool" and each.fit >= EXACT for each in kinds)
+            if by_booleans or (kind == "float" and kinds):
+                break
             taken = MaskFormat(axes, kind)
             value = taken.value(MaskContent(hidden), self._experiment.problem.dtype)
             shown = None if value is None else self._weights(value, axes)
