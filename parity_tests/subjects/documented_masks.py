@@ -365,3 +365,28 @@ class TwoLayouts(_Layer):
         if mask is not None:
             hidden = ~mask.reshape(rows.shape[0], 1, rows.shape[1], rows.shape[1])
         return self.attend(rows, rows, rows, hidden).reshape(x.shape)
+
+
+class Annotated(_Layer):
+    """Right. Its masks are annotated as booleans, and `&` of two takes no floats; 1 keeps."""
+
+    def forward(
+        self, q, k, v,
+        kv_mask: torch.BoolTensor | None = None, attn_mask: torch.BoolTensor | None = None,
+    ):  # fmt: skip
+        """Return (N, L, E)."""
+        kept = None if kv_mask is None else kv_mask[:, None].expand(-1, q.shape[1], -1)
+        if attn_mask is not None:
+            kept = attn_mask if kept is None else attn_mask & kept
+        if kept is None or kept.dtype != torch.bool:
+            return self.attend(q, k, v, None) if kept is None else self._added(q, k, v, kept)
+        return self.attend(q, k, v, ~kept[:, None])
+
+    def _added(self, query, key, value, floats):
+        """Return (N, L, E) with floats added to the scores, as F.scaled_dot_product_attention does."""
+        q, k, v = (
+            linear(rows).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for linear, rows in ((self.query, query), (self.key, key), (self.value, value))
+        )
+        out = nn.functional.scaled_dot_product_attention(q, k, v, floats[:, None])
+        return self.proj(out.transpose(1, 2).flatten(2))

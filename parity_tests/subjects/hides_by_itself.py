@@ -1,8 +1,12 @@
-"""NumPy layers and functions of weights that hide the future by themselves."""
+"""Layers and functions of weights that hide the future by themselves."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import torch
+from torch import nn
 
 
 def normal(scores):
@@ -59,3 +63,34 @@ def function(x, w_q, w_k, w_v, num_heads):
 def sees_next(x, w_q, w_k, w_v, num_heads):
     """Wrong: a row sees the key behind it."""
     return attend(x @ w_q, x @ w_k, x @ w_v, num_heads, 1)
+
+
+class OfRows(nn.Module):
+    """Right: causal by a buffer, and a mask (L, S) hides besides; it is written into a copy."""
+
+    keeps = False
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv, self.proj = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+        future = torch.ones(4096, 4096, dtype=torch.bool).triu(1)
+        self.register_buffer("future", future, persistent=False)
+
+    def forward(self, x, attn_mask=None):
+        """Return (N, L, E)."""
+        hidden = self.future[: x.shape[1], : x.shape[1]]
+        if not self.keeps:
+            hidden = hidden.clone()
+        if attn_mask is not None:
+            hidden |= attn_mask
+        parts = self.qkv(x).chunk(3, dim=-1)
+        q, k, v = (p.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for p in parts)
+        scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(hidden, -torch.inf)
+        return self.proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class KeptOfRows(OfRows):
+    """Wrong: what a mask hides is written into the buffer, and stays hidden."""
+
+    keeps = True

@@ -18,3 +18,29 @@ def attention(query, key, value, dropout: nn.Dropout, mask=None):
 def unscaled(query, key, value, dropout: "nn.Dropout", mask=None):
     """Return the same without the scale."""
     return attention(query * math.sqrt(query.shape[-1]), key, value, dropout, mask)
+
+
+class ByDefault(nn.Module):
+    """A layer whose dropout is a module by default: no number replaces it."""
+
+    factor = 1
+
+    def __init__(self, dim, heads=8, dim_head=64, dropout=nn.Dropout(0.0)):
+        super().__init__()
+        self.heads = heads
+        self.scale = self.factor * dim_head**-0.5
+        self.to_qkv = nn.Linear(dim, 3 * heads * dim_head, bias=False)
+        self.to_out = nn.Sequential(nn.Linear(heads * dim_head, dim), dropout)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        parts = self.to_qkv(x).chunk(3, dim=-1)
+        q, k, v = (p.unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in parts)
+        weights = (q @ k.mT * self.scale).softmax(dim=-1)
+        return self.to_out((weights @ v).transpose(1, 2).flatten(2))
+
+
+class ByDefaultDoubled(ByDefault):
+    """The same with twice the scale."""
+
+    factor = 2

@@ -71,11 +71,11 @@ class ByLogits(DropoutAttention):
 
 register_layer(
     _layer(ByLogits), "dropout-before-softmax", 8,
-    "dropout is applied before the softmax",
+    "dropout is applied before the softmax, or the weights it leaves are made to sum to 1 again",
     wrong="softmax(dropout(Q K^T)) V",
     right="dropout(softmax(Q K^T)) V",
     visible_when="dropout between 0 and 1 in training mode",
-    remedy="apply dropout to the weights, behind the softmax",
+    remedy="apply dropout to the weights, behind the softmax, and divide them by 1 - p alone",
 )  # fmt: skip
 
 

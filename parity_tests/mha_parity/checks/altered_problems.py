@@ -142,6 +142,32 @@ def with_masks_of(
     return problem.replace(case=problem.case.replace(**kinds), **masks)
 
 
+def with_masks_joined(problem: Problem, earlier: Problem) -> Problem | None:
+    """Return the problem with what an earlier one's masks of booleans hide of its keys besides.
+
+    None where the earlier one is shorter, has other samples, or masks of floats.
+    """
+    batch, length, keys = problem.case.batch, problem.case.queries, problem.case.keys
+    fits = earlier.case.batch == batch and earlier.case.queries >= length
+    joined: dict[str, Array] = {}
+    kinds: dict[str, str] = {}
+    for name in MASKS:
+        own, kept = getattr(problem, name), getattr(earlier, name)
+        if kept is None:
+            continue
+        kept = kept[..., :keys] if name == "key_padding_mask" else kept[..., :length, :keys]
+        known = kept if own is None else own
+        if not (fits and kept.dtype == known.dtype == np.bool_ and kept.shape == known.shape):
+            return None
+        joined[name] = known | kept
+        kinds[CASE_AXES[name]] = getattr(
+            (earlier if own is None else problem).case, CASE_AXES[name]
+        )
+    if not joined or earlier.case.keys < keys:
+        return None
+    return problem.replace(case=problem.case.replace(**kinds), **joined)
+
+
 def with_weights_of(problem: Problem, earlier: Problem) -> Problem:
     """Return the problem with the weights of an earlier one of the same widths."""
     return problem.replace(**{name: getattr(earlier, name) for name in WEIGHTS})

@@ -35,6 +35,7 @@ REPEATS = 32  # equal calls of one object
 OVERWRITES = "a later call overwrites the {} of an earlier one"
 # Clauses that end a finding -> the bug of the catalogue that they are of.
 MASKS_KEPT = "it is right with the masks of that call"
+MASKS_JOINED = "it is right with the masks of that call besides its own"
 KEYS_KEPT = "it is right with the keys and values of that call"
 KEYS_APPENDED = "it is right with the keys and values of that call before its own"
 ANSWER_KEPT = "it is the answer to that call"
@@ -49,6 +50,7 @@ CAUSES: Mapping[str, str] = MappingProxyType(
     {
         OVERWRITES.format("weights"): "weights-buffer-reused",
         OVERWRITES.format("output"): "output-buffer-reused",
+        MASKS_JOINED: "stale-mask",
         MASKS_KEPT: "stale-mask",
         KEYS_APPENDED: "keys-appended",
         KEYS_KEPT: "keys-kept",
@@ -64,6 +66,7 @@ CAUSES: Mapping[str, str] = MappingProxyType(
 _EXPECTED_THEN: tuple[tuple[str, Callable[[Problem, Problem], Problem | None]], ...] = (
     (MASKS_KEPT, altered.with_masks_of),
     *((MASKS_KEPT, partial(altered.with_masks_of, names=(name,))) for name in altered.MASKS),
+    (MASKS_JOINED, altered.with_masks_joined),
     (ANSWER_KEPT, lambda _, earlier: earlier),
     (KEYS_APPENDED, altered.after_keys_of),
     (KEYS_KEPT, altered.with_keys_of),
@@ -128,6 +131,8 @@ def small_problem(case: Case, bound: Convention, number: int) -> Problem | None:
     masks = [first | second for first, second in itertools.zip_longest(*kinds, fillvalue={})]
     if number % 2 and masks:
         small = small.replace(**masks[number // 2 % len(masks)])
+        if bound.masks is not None and bound.masks.only_one_sample(small):
+            small = small.replace(batch=1)
     return make_problem(small)
 
 

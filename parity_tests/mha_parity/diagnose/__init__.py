@@ -10,7 +10,7 @@ from mha_parity.catalogue import catalogue
 from mha_parity.core.deadline import Deadline
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose import call_effects, cases, evidence, hypotheses, output_axes
-from mha_parity.diagnose.evidence import Observation
+from mha_parity.diagnose.evidence import TELLING, Observation
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.digits import error_analysis
@@ -80,6 +80,8 @@ def diagnose(
     named = session.names()
     where = session.measurements.crashes if crashes else ()
     causes = session.state or named or session.facts(known=bool(findings))
+    if not any(each.bug or each.remedy for each in causes):  # then nothing is understood of them
+        causes = (*extra, *causes)
     if where and candidate.convention == FITTED:
         # Calls that raised may have hidden how the target is meant: only exact names are safe then.
         where = tuple(replace(each, evidence=UNSURE) for each in where)
@@ -121,10 +123,11 @@ class _Session:
         chosen = cases.plainest_cases([problem.case for problem, _ in failures], FAILURES)
         self.failing = [Observation(*failures[i], failing=True) for i in chosen]
         self.measured: list[Observation] = []
-        # A case may fail by a relation or by conduct while its answer is right.
-        self.seen = [
-            o if o.error_in_tolerances > 1 else replace(o, failing=False) for o in self.failing
-        ]
+        # A case may fail by a relation or by conduct while its answer is right: then it may err by
+        # more than the tolerance, within the bound of its roundings.
+        least = (TELLING if o.answer and o.answer.notes else 1 for o in self.failing)
+        seen = zip(self.failing, least, strict=True)
+        self.seen = [o if o.error_in_tolerances > n else replace(o, failing=False) for o, n in seen]
 
     def running(self, reserve: float = 0.5) -> bool:
         """Return whether there is time left, beyond what the last steps need."""

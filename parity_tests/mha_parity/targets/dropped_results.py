@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 # Methods of torch's tensors that return a new one and change nothing else.
 # None of a name that objects of other kinds are likely to have, as `view` and `transpose`.
-OUT_OF_PLACE = frozenset({"index_fill", "masked_fill", "masked_scatter", "softmax", "tril", "triu"})
+OUT_OF_PLACE = frozenset(
+    {"index_fill", "masked_fill", "masked_scatter", "softmax", "tril", "triu", "unsqueeze"}
+)
 
 
 def dropped_results(subject: object) -> str:

@@ -69,6 +69,26 @@ def test_masks_are_moved_taken_away_or_taken_over(problem: Problem) -> None:
     assert altered.with_masks_of(problem, altered.other_rows(problem)) is None
 
 
+def test_masks_of_an_earlier_call_are_joined_to_those_of_a_later_one(problem: Problem) -> None:
+    """What either hides is hidden, of a longer call its first rows and keys; not of a shorter."""
+    half = altered.first_half(problem)
+    bare = altered.all_keys_visible(problem, whole_offer())
+    moved = altered.masks_shifted_by_one_key(problem)
+    assert half is not None
+    assert bare is not None
+    assert moved is not None
+    for own, earlier in ((problem, moved), (bare, problem), (half, moved)):
+        joined = altered.with_masks_joined(own, earlier)
+        assert joined is not None
+        length, keys = own.case.queries, own.case.keys
+        hidden = earlier.hidden()[..., :length, :keys] | own.hidden()
+        assert np.array_equal(hidden, joined.hidden())
+    assert altered.with_masks_joined(problem, half) is None
+    assert altered.with_masks_joined(problem, bare) is None
+    floats = make_problem(CASE.replace(padding="float", attn="none"))
+    assert altered.with_masks_joined(bare, floats) is None
+
+
 def test_other_lengths_hide_the_last_keys_and_no_others() -> None:
     """Each sample keeps at least one key and gets another length, one of all keys too."""
     own = make_problem(CASE.replace(padding="lengths", attn="none", batch=9))

@@ -22,6 +22,12 @@ def test_a_mask_that_is_dropped_is_said() -> None:
     assert SAID in verdict.notes
 
 
+def test_an_axis_that_is_dropped_is_said() -> None:
+    """A mask of samples then reaches heads, where it is as long: the report said nothing of it."""
+    notes = judged("MeantForHeads").notes
+    assert any("`unsqueeze` in line 45 of dropped_results.py has no effect" in n for n in notes)
+
+
 def test_a_mask_in_place_is_not() -> None:
     """Kills the name with an underscore taken for the one without."""
     verdict = judged("Masked")

@@ -11,7 +11,7 @@ from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.self_causal import CAUSAL, row_moves
 from mha_parity.targets.load import load
-from subject_checks import SUBJECTS
+from subject_checks import SUBJECTS, check_subject
 
 FILE = SUBJECTS / "hides_by_itself.py"
 NAMES = [
@@ -51,3 +51,20 @@ def test_rows_move_whatever_shape_an_output_has(
 ) -> None:
     """A wrong shape is for the judge. Kills axes that are those of a right output alone."""
     assert expected == row_moves(first, second).tolist()
+
+
+def test_a_mask_of_rows_says_the_padding_of_one_sample() -> None:
+    """Kills no case for a mask (L, S) beside a causal rule: the run was inconclusive."""
+    verdict = check_subject("hides_by_itself.py:OfRows", cases=40, dtypes=("float64",))
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    (row,) = (r for r in verdict.features if (r.axis, r.value) == ("padding", "bool"))
+    assert 0 < row.cases
+
+
+def test_a_mask_that_stays_hidden_is_named() -> None:
+    """Kills sequences of calls in which such a mask is never passed: it held in all cases."""
+    verdict = check_subject(
+        "hides_by_itself.py:KeptOfRows", cases=60, dtypes=("float64",), shrink=True, diagnose=True
+    )
+    assert Outcome.FAIL is verdict.outcome, verdict.sentence
+    assert "stale-mask" == verdict.diagnosis[0].bug

@@ -1,4 +1,4 @@
-"""A required module of dropout is passed as a function that drops nothing."""
+"""A required module of dropout is a function that drops nothing; one by default stays."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def test_an_adapter_passes_it_too() -> None:
     target = "required_dropout.py:attention"
     source = filled_adapter(target, bind(load_subject(target)))  # type: ignore[arg-type]  # is fitted
     assert "lambda rows: rows" in source
+
+
+def test_a_module_by_default_is_left() -> None:
+    """Kills a rate in its place: nn.Sequential takes no number, and the target was refused."""
+    assert Outcome.PASS == judged("ByDefault").outcome
+    assert Outcome.FAIL == judged("ByDefaultDoubled").outcome

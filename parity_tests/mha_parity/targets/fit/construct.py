@@ -259,4 +259,4 @@ def _is_given(name: str, default: object, meaning: str) -> bool:
         return False
     if meaning == "length" and "window" in name:
         return False  # attention in a window is another one
-    return not isinstance(default, str | bool)
+    return not (isinstance(default, str | bool) or callable(default))  # a module of dropout is kept

@@ -52,6 +52,8 @@ _INTEGERS = re.compile(
 _ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
 _BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
 _TYPE = re.compile(r"(?<!no )(?<!not )(?<!non-)\bbool\w*", re.IGNORECASE)
+# As an annotation: `torch.BoolTensor`, `Bool[Tensor, "L S"]`; a `bool` alone is a switch.
+_ARRAY_OF_BOOLEANS = re.compile(r"\bBool(Tensor\b|\[)")
 _FLOATS = re.compile(
     r"\b(float\w*|additive|add(s|ed)?|bias\w*|negative|finfo)\b|-\s*(inf|\u221e)|\d\.?e\+?\d",
     re.IGNORECASE,
@@ -152,9 +154,10 @@ def documents_integers(subject: Any, entry: Any, name: str) -> bool:
 
 
 def documents_booleans(subject: Any, entry: Any, name: str) -> bool:
-    """Return whether the documentation says of a mask that it is boolean, and nothing of floats."""
+    """Return whether documentation or annotation says of a mask that it is boolean, not floats."""
     said = _said_by_both(subject, entry, name)
-    return bool(_TYPE.search(said)) and not _FLOATS.search(said)
+    booleans = _TYPE.search(said) or _ARRAY_OF_BOOLEANS.search(_annotation(entry, name))
+    return bool(booleans) and not _FLOATS.search(said)
 
 
 def without_floats(
@@ -231,6 +234,15 @@ def _difference(experiment: MaskExperiment, key: str, booleans: MaskFormat) -> f
     except CandidateError:
         return None
     return float(np.abs(of_integers - of_booleans).max())
+
+
+def _annotation(entry: Any, name: str) -> str:
+    """Return the annotation of a parameter of a call as text; "" where it has none."""
+    try:
+        found = inspect.signature(entry).parameters[name]
+    except (KeyError, TypeError, ValueError):
+        return ""
+    return str(found.annotation)
 
 
 def _said_by_both(subject: Any, entry: Any, name: str) -> str:

@@ -79,8 +79,11 @@ class MaskPlan:
         return found
 
     def only_one_sample(self, case: Case) -> bool:
-        """Return whether the masks of a case can be said of one sample alone."""
-        if case.layout == "unbatched" or not self.numbers_samples:
+        """Return whether the masks of a case can be said of one sample alone.
+
+        Of a mask (L, S) beside a causal rule of the target's own, the padding is what can be said.
+        """
+        if case.layout == "unbatched" or not (self.numbers_samples or self.causal_inside):
             return False
         small = case.replace(queries=5, keys=5, head_dim=3)
 

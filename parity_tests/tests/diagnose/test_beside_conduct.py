@@ -1,0 +1,48 @@
+"""What a check of conduct found comes first where the answers themselves show nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.diagnose import Observation, diagnose
+from mha_parity.targets.bind import bind
+from subject_checks import load_subject
+
+if TYPE_CHECKING:
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.problem import Problem
+
+NOTE = "dropout of everything: with dropout 1 the output is NaN."
+
+
+def noted(problem: Problem, answer: Answer, tolerances: float) -> tuple[Problem, Answer]:
+    """Return an answer with a finding of a check, and an error of so many tolerances."""
+    low, high = 0.0, 1.0
+    for _ in range(60):  # by bisection: the tolerance is the oracle's
+        middle = (low + high) / 2
+        output = answer.output.copy()
+        output[0, 0, 0] += middle
+        changed = dataclasses.replace(answer, output=output, notes=(NOTE,))
+        error = Observation(problem, changed, failing=True).error_in_tolerances
+        low, high = (middle, high) if error < tolerances else (low, middle)
+    return problem, changed
+
+
+@pytest.mark.parametrize("tolerances", [0.5, 1.5, 1000.0])
+def test_a_finding_of_a_check_comes_first(tolerances: float) -> None:
+    """Kills the limit 1 for such answers, and findings dropped beside what no experiment explains.
+
+    An answer may err by more than the tolerance within the bound of its roundings.
+    """
+    candidate = bind(load_subject("projected.py:f"))
+    plain = candidate.plain_case()
+    cases = (plain.replace(queries=n, keys=n, seed=n) for n in (5, 6, 7))
+    problems = map(make_problem, cases)
+    failures = [noted(each, candidate(each), tolerances) for each in problems]
+    first, *others = diagnose(candidate, failures, budget=4.0)
+    assert "dropout-one-nan" == first.bug
+    assert bool(others) is (tolerances > 100)
