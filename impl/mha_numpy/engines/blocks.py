@@ -54,11 +54,19 @@ class TiledCall:
 
 
 class Block:
-    """Some queries of one head, times the scale and the unit of exp, and the keys they may see."""
+    """Some queries of one head, times the scale and the unit of exp, and the keys they may see.
 
-    def __init__(self, problem: TiledCall, sample: int, head: int, rows: slice, k: Array) -> None:
-        self.place = sample, head, rows
-        self.rows, self.k, self.num_heads = rows, k, problem.q.shape[1]
+    `shift` (rows, 1) is subtracted from the scores; None where they need none. Where `held`, the
+    tiles of all keys stay as they were written.
+    """
+
+    shift: Array | None = None
+
+    def __init__(
+        self, problem: TiledCall, place: tuple[int, int, slice], k: Array, *, held: bool = False
+    ) -> None:
+        sample, head, rows = self.place = place
+        self.rows, self.k, self.num_heads, self._held = rows, k, problem.q.shape[1], held
         q = problem.q[self.place]
         self._exp, self._unit = problem.exp
         self.q = np.multiply(q, problem.scale * self._unit, out=scratch(q.shape, q.dtype, "q"))
@@ -69,45 +77,44 @@ class Block:
         self._causal, self._past = masking.causal, len(k) - masking.appended
         self.key_tiles = self._cut_keys(problem.tiles.keys)
 
-    def tile(self, keys: slice, name: str = "scores") -> Array:
-        """Return scratch memory for one tile."""
-        return scratch((len(self.q), keys.stop - keys.start), self.q.dtype, name)
-
-    def held_tile(self, keys: slice) -> Array:
-        """Return the tile's own part of scratch memory for all keys, contiguous."""
+    def tile(self, keys: slice) -> Array:
+        """Return scratch memory for one tile, contiguous."""
         rows = len(self.q)
+        if not self._held:
+            return scratch((rows, keys.stop - keys.start), self.q.dtype)
         every = scratch((rows * len(self.k),), self.q.dtype, "held")
         return every[rows * keys.start : rows * keys.stop].reshape(rows, -1)
 
-    def write_powers(self, keys: slice, shift: Array | None, tile: Array) -> None:
-        """Write E = exp(scale * q k^T + M - shift) of one tile, 0 where it is hidden.
+    def powers(self, keys: slice) -> Array:
+        """Return E = exp(scale * q k^T + M - shift) of one tile, 0 where it is hidden.
 
         Without a shift the hidden are multiplied by 0: the exponential of -inf takes longer.
         """
-        self._write_scores(keys, tile, hide=shift is not None)
-        if shift is not None:
-            tile -= shift
+        tile = self._scores(keys, hide=self.shift is not None)
+        if self.shift is not None:
+            tile -= self.shift
         self._exp(tile, out=tile)
-        if shift is None:
+        if self.shift is None:
             for hidden in self._hidden_tiles(keys):
                 tile *= (~hidden).astype(tile.dtype)
+        return tile
 
     def maxima(self) -> Array:
         """Return the largest score of each row, (rows, 1), and 0 for a row that sees no key."""
         maxima = np.full((len(self.q), 1), -np.inf, self.q.dtype)
         for keys in self.key_tiles:
-            tile = self.tile(keys, "max")
-            self._write_scores(keys, tile)
-            np.maximum(maxima, np.maximum.reduce(tile, axis=1, keepdims=True), out=maxima)
+            largest = np.maximum.reduce(self._scores(keys), axis=1, keepdims=True)
+            np.maximum(maxima, largest, out=maxima)
         maxima[maxima == -np.inf] = 0
         return maxima
 
-    def _write_scores(self, keys: slice, tile: Array, *, hide: bool = True) -> None:
-        np.matmul(self.q, self.k[keys].T, out=tile)
+    def _scores(self, keys: slice, *, hide: bool = True) -> Array:
+        tile = np.matmul(self.q, self.k[keys].T, out=self.tile(keys))
         for mask in self._bias:
             tile += mask_part(mask, self.rows, keys).astype(tile.dtype, copy=False) * self._unit
         for hidden in self._hidden_tiles(keys) if hide else ():
             tile += np.where(hidden, -np.inf, 0).astype(tile.dtype)
+        return tile
 
     def _hidden_tiles(self, keys: slice) -> Iterator[Array]:
         """Yield what hides scores of the tile: booleans that broadcast to it, True = hidden."""

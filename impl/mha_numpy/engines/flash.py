@@ -96,42 +96,38 @@ def _attend_task(
         k, v = problem.keys(sample, key_head)
         for head in problem.query_heads(key_head):
             for rows in slices(run.start, run.stop, problem.tiles.queries):
-                block = Block(problem, sample, head, rows, k)
-                shift, total = _attend_block(block, v, problem.out[block.place], weights)
+                block = Block(problem, (sample, head, rows), k, held=weights is not None)
+                total = _attend_block(block, v, problem.out[block.place], weights)
                 if sums is not None:
-                    sums.shift[block.place], sums.total[block.place] = shift, total[:, 0]
-                    sums.shifted[block.place] = isinstance(shift, np.ndarray)
+                    sums.total[block.place] = total[:, 0]
+                    if block.shift is not None:
+                        sums.shift[block.place] = block.shift[:, 0]
+                        sums.shifted[block.place] = True
 
 
-def _attend_block(
-    block: Block, v: Array, out: Array, weights: Array | None
-) -> tuple[Array | float, Array]:
-    """Write a block of heads_out, and its weights where they are needed; return shift and z."""
-    shift: Array | float = 0.0
-    held = weights is not None
-    total, mixed = _pass(block, v, None, held=held)
+def _attend_block(block: Block, v: Array, out: Array, weights: Array | None) -> Array:
+    """Write a block of heads_out, and its weights where they are needed; return z."""
+    total, mixed = _pass(block, v)
     if not sums_are_safe(total, mixed):
-        maxima = block.maxima()
-        shift = maxima[:, 0]
-        total, mixed = _pass(block, v, maxima, held=held)
-        total[total == 0] = np.nan if held else 1
+        block.shift = block.maxima()
+        total, mixed = _pass(block, v)
+        total[total == 0] = 1 if weights is None else np.nan
     np.divide(mixed, total, out=out)
     if weights is not None:
         _write_weights(block, total, weights)
-    return shift, total
+    return total
 
 
-def _pass(block: Block, v: Array, shift: Array | None, *, held: bool) -> tuple[Array, Array]:
+def _pass(block: Block, v: Array) -> tuple[Array, Array]:
     """Return z = E 1, (rows, 1), and E v, (rows, Dv), over all tiles."""
     q = block.q
     total = np.zeros((len(q), 1), q.dtype)
     mixed = scratch((len(q), v.shape[1]), q.dtype, "mixed")
     mixed[...] = 0
     for keys in block.key_tiles:
-        tile = block.held_tile(keys) if held else block.tile(keys)
-        block.write_powers(keys, shift, tile)
-        total += row_sums(tile)
-        mixed += np.matmul(tile, v[keys], out=scratch(mixed.shape, q.dtype, "product"))
+        powers = block.powers(keys)
+        total += row_sums(powers)
+        mixed += np.matmul(powers, v[keys], out=scratch(mixed.shape, q.dtype, "product"))
     return total, mixed
 
 
@@ -145,7 +141,7 @@ def _write_weights(block: Block, total: Array, weights: Array) -> None:
         target[...] = 0
     factor = 1 / (total * block.num_heads if averaged else total)
     for keys in block.key_tiles:
-        tile, part = block.held_tile(keys), target[:, keys]
+        tile, part = block.tile(keys), target[:, keys]
         np.multiply(tile, factor, out=part if first else tile)
         if not first:
             np.add(part, tile, out=part)

@@ -58,20 +58,13 @@ from overflow and underflow."""
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """One pull: the problem, the sums of its rows, the cotangents, and where gradients go."""
+    """One pull: the problem, the sums of its rows, and the cotangents of heads_out and weights."""
 
     problem: TiledCall
     sums: RowSums
     d_out: Array
-    d_weights: Array | None
-    """Broadcasts to (N, H, L, S)."""
-    d_q: Array
-    d_k: Array
-    """(parts, N, Hkv, S, D)"""
-    d_v: Array
-    """(parts, N, Hkv, S, Dv)"""
-    d_bias: list[tuple[Array, ...]]
-    """The float masks' gradients, for every part."""
+    d_weights: tuple[Array, ...]
+    """One that broadcasts to (N, H, L, S), or none."""
 
 
 def attend_flash_vjp(
@@ -107,53 +100,46 @@ def attend_flash_vjp(
             for target in into[:3]:
                 target[...] = 0
             return
-        _pull_back(problem, sums, d_heads, d_weights, into)
+        of_weights = () if d_weights is None else (d_weights,)
+        _pull_back(Backward(problem, sums, d_heads, of_weights), into)
 
     return heads_out, weights, pull
 
 
-def _pull_back(
-    problem: TiledCall, sums: RowSums, d_heads: Array, d_weights: Array | None, into: HeadGradients
-) -> None:
+def _pull_back(backward: Backward, into: HeadGradients) -> None:
     """Write all gradients: runs of queries of key heads on the pool, then the sums of the runs."""
+    problem = backward.problem
     heads = list(product(*map(range, problem.k.shape[:2])))
     queries = problem.q.shape[2]
     split = problem.masking.bias or len(heads) < LEAST_TASKS
     length = even_length(queries, -(-queries // LEAST_TASKS)) if split else queries
-    runs = slices(0, queries, length)
-    d_k, d_v = (
-        target[None] if len(runs) == 1 else np.empty((len(runs), *target.shape), target.dtype)
-        for target in (into.k, into.v)
-    )
-    d_bias = [_own_bias(into.bias, index) for index in range(len(runs))]
-    backward = Backward(problem, sums, d_heads, d_weights, into.q, d_k, d_v, d_bias)
+    first, *others = slices(0, queries, length)
+    runs = [(first, into), *((run, _further(into)) for run in others)]
     # Heads may share a float mask: one thread adds to its gradient for all of them.
     groups = [heads] if problem.masking.bias else [[head] for head in heads]
-    tasks = list(product(range(len(runs)), groups))
+    tasks = list(product(runs, groups))
 
     def compute(task: int) -> None:
-        index, group = tasks[task]
+        (run, own), group = tasks[task]
         for sample, head in group:
-            _pull_task(backward, sample, head, runs[index], index)
+            _pull_task(backward, own, run, sample, head)
 
     on_all_threads(compute, len(tasks))
-    if len(runs) > 1:
-        np.add.reduce(d_k, axis=0, out=into.k)
-        np.add.reduce(d_v, axis=0, out=into.v)
-    for own in d_bias[1:]:
-        for target, array in zip(into.bias, own, strict=True):
+    for _, own in runs[1:]:
+        for target, array in zip((*into[1:3], *into.bias), (*own[1:3], *own.bias), strict=True):
             if array is not target:
                 np.add(target, array, out=target)
 
 
-def _own_bias(targets: tuple[Array, ...], index: int) -> tuple[Array, ...]:
-    """Return where one part adds gradients of float masks: rows of its own need no copy."""
-    return tuple(
-        target if target.shape[2] > 1 or not index else np.zeros_like(target) for target in targets
-    )
+def _further(into: HeadGradients) -> HeadGradients:
+    """Return where a further run puts its part: what has a row for each query needs no copy."""
+    bias = (mask if mask.shape[2] > 1 else np.zeros_like(mask) for mask in into.bias)
+    return HeadGradients(into.q, np.empty_like(into.k), np.empty_like(into.v), tuple(bias))
 
 
-def _pull_task(backward: Backward, sample: int, key_head: int, run: slice, index: int) -> None:
+def _pull_task(
+    backward: Backward, into: HeadGradients, run: slice, sample: int, key_head: int
+) -> None:
     """Write the task's rows of dq and its part of dk and dv."""
     problem = backward.problem
     k, v = problem.keys(sample, key_head)
@@ -164,76 +150,66 @@ def _pull_task(backward: Backward, sample: int, key_head: int, run: slice, index
     d_v[...] = 0
     for head in problem.query_heads(key_head):
         for rows in slices(run.start, run.stop, problem.tiles.queries):
-            block = Block(problem, sample, head, rows, k)
-            _BackwardBlock(backward, block).add(v_and_ones, d_k, d_v, backward.d_bias[index])
+            _pull_block(
+                backward, Block(problem, (sample, head, rows), k), v_and_ones, d_k, d_v, into
+            )
     # The scaled queries that met dS have the unit of exp in them.
-    np.divide(d_k, problem.exp.unit, out=backward.d_k[index, sample, key_head])
-    backward.d_v[index, sample, key_head] = d_v
+    np.divide(d_k, problem.exp.unit, out=into.k[sample, key_head])
+    into.v[sample, key_head] = d_v
 
 
-class _BackwardBlock:
-    """A block of queries in the backward pass."""
+def _pull_block(
+    backward: Backward, block: Block, v_and_ones: Array, d_k: Array, d_v: Array, into: HeadGradients
+) -> None:
+    """Write the block's dq, and add its part of dk, dv and the float masks' gradients."""
+    q, k, (sample, head, rows) = block.q, block.k, block.place
+    d_weights, d_bias = (of_head(each, sample, head) for each in (backward.d_weights, into.bias))
+    block.shift, total = _shift_and_total(backward, block)
+    cotangent = _cotangent(backward, block, d_weights, total)
+    d_q = scratch(q.shape, q.dtype, "d_q")
+    d_q[...] = 0
+    for keys in block.key_tiles:
+        powers = block.powers(keys)
+        _add_product(d_v[keys], powers.T, cotangent[:, :-1])
+        d_scores = scratch(powers.shape, powers.dtype, "d_scores")
+        np.matmul(cotangent, v_and_ones[keys].T, out=d_scores)
+        for given in d_weights:
+            d_scores += mask_part(given, rows, keys) / total
+        d_scores *= powers
+        _add_product(d_k[keys], d_scores.T, q)
+        _add_product(d_q, d_scores, k[keys])
+        for target in d_bias:
+            own = mask_part(target, rows, keys)
+            own += sum_to(d_scores, own.shape)
+    np.multiply(d_q, backward.problem.scale, out=into.q[block.place])
 
-    def __init__(self, backward: Backward, block: Block) -> None:
-        self.backward, self.block = backward, block
-        sample, head, _ = block.place
-        own = backward.d_weights
-        self.d_weights = None if own is None else of_head((own,), sample, head)[0]
-        self.shift, self.total = self._shift_and_total()
 
-    def add(self, v_and_ones: Array, d_k: Array, d_v: Array, d_bias: tuple[Array, ...]) -> None:
-        """Write the block's dq, and add its part of dk, dv and the float masks' gradients."""
-        block, q, k = self.block, self.block.q, self.block.k
-        cotangent = self._cotangent()
-        d_q = scratch(q.shape, q.dtype, "d_q")
-        d_q[...] = 0
-        own_bias = of_head(d_bias, *block.place[:2])
+def _shift_and_total(backward: Backward, block: Block) -> tuple[Array | None, Array]:
+    """Return the rows' shift, None where none needs it, and their sums, each (rows, 1)."""
+    shift, total, shifted = (of_rows[block.place][:, None] for of_rows in backward.sums)
+    if total.max() > FARTHEST_SUM or total.min() < 1 / FARTHEST_SUM:
+        # The shift takes over from the sum, which keeps what rounding the shift leaves to it.
+        unit = backward.problem.exp.unit
+        log_sum = np.log(total.astype(np.float64)) * unit + shift
+        shift = log_sum.astype(total.dtype)
+        return shift, np.exp((log_sum - shift) / unit).astype(total.dtype)
+    return (shift if shifted.any() else None), total
+
+
+def _cotangent(
+    backward: Backward, block: Block, d_weights: tuple[Array, ...], total: Array
+) -> Array:
+    """Return G = [dO, -level] / total, in scratch memory."""
+    d_out, out = backward.d_out[block.place], backward.problem.out[block.place]
+    level = np.vecdot(d_out, out)[:, None]
+    for given in d_weights:
         for keys in block.key_tiles:
-            powers = self._powers(keys)
-            _add_product(d_v[keys], powers.T, cotangent[:, :-1])
-            d_scores = block.tile(keys, "d_scores")
-            np.matmul(cotangent, v_and_ones[keys].T, out=d_scores)
-            if self.d_weights is not None:
-                d_scores += mask_part(self.d_weights, block.rows, keys) / self.total
-            d_scores *= powers
-            _add_product(d_k[keys], d_scores.T, q)
-            _add_product(d_q, d_scores, k[keys])
-            for target in own_bias:
-                own = mask_part(target, block.rows, keys)
-                own += sum_to(d_scores, own.shape)
-        np.multiply(d_q, self.backward.problem.scale, out=self.backward.d_q[block.place])
-
-    def _powers(self, keys: slice) -> Array:
-        """Return E of one tile, as it was in the forward pass."""
-        tile = self.block.tile(keys)
-        self.block.write_powers(keys, self.shift, tile)
-        return tile
-
-    def _shift_and_total(self) -> tuple[Array | None, Array]:
-        """Return the rows' shift, None where none needs it, and their sums, each (rows, 1)."""
-        sums, place = self.backward.sums, self.block.place
-        shift, total = sums.shift[place][:, None], sums.total[place][:, None]
-        if total.max() > FARTHEST_SUM or total.min() < 1 / FARTHEST_SUM:
-            # The shift takes over from the sum, which keeps what rounding the shift leaves to it.
-            unit = self.backward.problem.exp.unit
-            log_sum = np.log(total.astype(np.float64)) * unit + shift
-            shift = log_sum.astype(total.dtype)
-            return shift, np.exp((log_sum - shift) / unit).astype(total.dtype)
-        return (shift if sums.shifted[place].any() else None), total
-
-    def _cotangent(self) -> Array:
-        """Return G = [dO, -level] / total, in scratch memory."""
-        backward, place = self.backward, self.block.place
-        d_out, out = backward.d_out[place], backward.problem.out[place]
-        level = np.vecdot(d_out, out)[:, None]
-        if self.d_weights is not None:
-            for keys in self.block.key_tiles:
-                d_weights = mask_part(self.d_weights, self.block.rows, keys)
-                level += np.vecdot(self._powers(keys), d_weights)[:, None] / self.total
-        cotangent = scratch((len(d_out), d_out.shape[1] + 1), d_out.dtype, "cotangent")
-        np.divide(d_out, self.total, out=cotangent[:, :-1])
-        np.divide(-level, self.total, out=cotangent[:, -1:])
-        return cotangent
+            part = mask_part(given, block.rows, keys)
+            level += np.vecdot(block.powers(keys), part)[:, None] / total
+    cotangent = scratch((len(d_out), d_out.shape[1] + 1), d_out.dtype, "cotangent")
+    np.divide(d_out, total, out=cotangent[:, :-1])
+    np.divide(-level, total, out=cotangent[:, -1:])
+    return cotangent
 
 
 def _add_product(target: Array, left: Array, right: Array) -> None:
