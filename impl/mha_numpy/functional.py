@@ -68,11 +68,11 @@ def multi_head_attention_forward(
     options out of range. Source: torch.nn.functional.multi_head_attention_forward, torch 2.13.
     """
     check_options("dropout_p", dropout_p, rng, engine, drops=training)
-    parameters = {
-        "in_proj_weight": None if use_separate_proj_weight else in_proj_weight,
-        "q_proj_weight": q_proj_weight if use_separate_proj_weight else None,
-        "k_proj_weight": k_proj_weight if use_separate_proj_weight else None,
-        "v_proj_weight": v_proj_weight if use_separate_proj_weight else None,
+    weights = {"in_proj_weight": in_proj_weight}
+    if use_separate_proj_weight:
+        weights = {"q_proj_weight": q_proj_weight, "k_proj_weight": k_proj_weight}
+        weights |= {"v_proj_weight": v_proj_weight}
+    parameters = weights | {
         "in_proj_bias": in_proj_bias,
         "bias_k": bias_k,
         "bias_v": bias_v,
@@ -85,8 +85,7 @@ def multi_head_attention_forward(
     static = _floating({"static_k": static_k, "static_v": static_v})
     kept = static.get("static_k"), static.get("static_v")
     options = CallOptions(num_heads, add_zero_attn, False, *asked, *kept)
-    separate = use_separate_proj_weight
-    own = _parameters(parameters, embed_dim_to_check, num_heads, separate=separate)
+    own = _parameters(parameters, embed_dim_to_check, num_heads)
     return multi_head_attention(query, key, value, own, options)
 
 
@@ -95,14 +94,11 @@ def _floating(given: dict[str, ArrayLike | None]) -> dict[str, Array]:
     return {name: to_floating(x, name) for name, x in given.items() if x is not None}
 
 
-def _parameters(
-    given: dict[str, ArrayLike | None], embed_dim: int, num_heads: int, *, separate: bool
-) -> Projections:
+def _parameters(given: dict[str, ArrayLike | None], embed_dim: int, num_heads: int) -> Projections:
     """Return the parameters as a layer has them, or raise unless all fit each other."""
     check_sizes(embed_dim, num_heads, embed_dim, embed_dim)
-    arrays = _floating(given)
-    separately = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
-    for name in (*(separately if separate else ("in_proj_weight",)), "out_proj_weight"):
+    arrays, separate = _floating(given), "q_proj_weight" in given
+    for name in (name for name in given if name.endswith("_weight")):
         if name not in arrays:
             raise ValueError(
                 f"`{name}` is None, but use_separate_proj_weight={separate} needs it; pass the "

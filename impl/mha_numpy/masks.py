@@ -95,10 +95,9 @@ def _exceeds(bias: Array, limit: float) -> bool:
     return False
 
 
-def causal_hidden(queries: int, keys: int, appended: int = 0) -> NDArray[np.bool_]:
-    """Return (L, S) booleans, True where key j > query i and j is not one of the appended."""
-    column = np.arange(keys)
-    hidden = column > np.arange(queries)[:, None]
+def causal_hidden(queries: int, keys: int, appended: int = 0, first: int = 0) -> NDArray[np.bool_]:
+    """Return (L, S) booleans, True where key first + j > query i and j is none of the appended."""
+    hidden = np.arange(first, first + keys) > np.arange(queries)[:, None]
     hidden[:, keys - appended :] = False
     return hidden
 

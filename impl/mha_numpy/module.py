@@ -11,14 +11,7 @@ from mha_numpy.dtypes import Array, require_same, resolve_dtype, to_floating
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Linear, Projections, parameter_shapes
 from mha_numpy.state import IncompatibleKeys, check_state, initial_parameter
-from mha_numpy.validation import (
-    check_engine,
-    check_options,
-    check_probability,
-    check_shapes,
-    check_sizes,
-    quiet,
-)
+from mha_numpy.validation import check_options, check_shapes, check_sizes, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,9 +119,9 @@ class MultiheadAttention(Projections):
                 f"{value!r}; make another layer."
             )
         if name == "engine":
-            check_engine(value)
+            check_options("dropout", engine=value)
         elif name == "dropout":
-            check_probability(name, value)
+            check_options(name, value)
         elif name == "out_proj":
             if not isinstance(value, Linear):
                 raise TypeError(

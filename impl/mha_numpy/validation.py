@@ -47,32 +47,24 @@ def check_number(name: str, value: object) -> None:
         raise TypeError(f"`{name}` is {value!r}, but should be a number; pass a float.")
 
 
-def check_probability(name: str, p: object) -> None:
-    """Raise unless 0 <= p <= 1."""
+def check_options(
+    name: str, p: object = 0.0, rng: object = None, engine: object = "auto", drops: bool = False
+) -> None:
+    """Raise unless the share of dropout, named `name`, the generator and the engine are valid.
+
+    `drops` says that the call draws from `rng` where p is not 0: it cannot be None then.
+    """
     check_number(name, p)
     if not 0 <= p <= 1:  # type: ignore[operator]  # it is a number
         raise ValueError(f"`{name}` is {p}, but should be between 0 and 1; pass a probability.")
-
-
-def check_engine(engine: object) -> None:
-    """Raise unless there is such an engine."""
     if engine not in ENGINES:
         raise ValueError(f"`engine` is {engine!r}, but should be one of {ENGINES}; 'auto' chooses.")
-
-
-def check_options(name: str, p: float, rng: object, engine: str, *, drops: bool = False) -> None:
-    """Raise unless the share of dropout, named `name`, the generator and the engine are valid.
-
-    `drops` says that the call draws from `rng` where p > 0: it cannot be None then.
-    """
-    check_probability(name, p)
-    check_engine(engine)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise TypeError(
             f"`rng` is {rng!r}, but should be a numpy.random.Generator; "
             "pass np.random.default_rng(seed)."
         )
-    if drops and p > 0 and rng is None:
+    if drops and p and rng is None:
         raise ValueError(
             f"`{name}` is {p} and `rng` is None, but dropout draws from a generator of yours; "
             "pass `rng=np.random.default_rng(seed)`."

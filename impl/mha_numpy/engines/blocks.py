@@ -124,7 +124,7 @@ class Block:
             if len(tile) > 1 or tile.any():
                 yield tile
         if self._causal and rows.start + 1 < keys.stop <= self._past:
-            yield future_mask(len(self.q), keys.stop - keys.start, keys.start - rows.start)
+            yield future_mask(len(self.q), keys.stop - keys.start, first=keys.start - rows.start)
 
     def _cut_keys(self, most: int) -> list[slice]:
         """Return the keys that the block may see, in tiles of at most `most` (or 15 more).

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import cache
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,10 +50,9 @@ class _SingleThreadedBlas:
         self._before: list[tuple[LibController, int]] = []
 
     def lift(self) -> None:
-        """Put back what BLAS had, whoever is inside: a forked child has none of the threads."""
+        """Put back what BLAS had."""
         for library, threads in self._before:
             _limit(library, threads)
-        self.forget()
 
     @property
     def held(self) -> bool:
@@ -73,8 +72,7 @@ class _SingleThreadedBlas:
         with self._lock:
             self._inside -= 1
             if not self._inside:
-                for library, threads in self._before:
-                    _limit(library, threads)
+                self.lift()
 
 
 BLAS_SPREADS_FROM = 262_144
@@ -98,14 +96,8 @@ copied."""
 _FREE: AbstractContextManager[None] = nullcontext()
 single_threaded_blas = _SingleThreadedBlas()
 _chosen: int | None = None
-
-
-class _ThisThread(threading.local):
-    has_a_piece = False
-    """Whether it works on a piece of a job."""
-
-
-_this_thread = _ThisThread()
+_this_thread = threading.local()
+"""`has_a_piece`: whether it works on a piece of a job; absent before its first."""
 
 
 def run_pieces(work: Callable[[int], object], pieces: int, threads: int) -> None:
@@ -114,16 +106,16 @@ def run_pieces(work: Callable[[int], object], pieces: int, threads: int) -> None
     The caller's thread is one of them; helpers that come late are sent away. An exception ends the
     part of the thread it comes from, and is raised here.
     """
-    left: SimpleQueue[int] = SimpleQueue()
-    for piece in range(pieces):
+    left: SimpleQueue[int | None] = SimpleQueue()
+    for piece in (*range(pieces), *[None] * threads):  # None ends the part of a thread
         left.put(piece)
 
     def take_part() -> None:
-        had_a_piece, _this_thread.has_a_piece = _this_thread.has_a_piece, True
+        had_a_piece = getattr(_this_thread, "has_a_piece", False)
+        _this_thread.has_a_piece = True
         try:
-            with suppress(Empty):
-                while True:
-                    work(left.get_nowait())
+            for piece in iter(left.get, None):
+                work(piece)
         finally:
             _this_thread.has_a_piece = had_a_piece
 
@@ -173,14 +165,10 @@ def product(left: Array, right: Array, bias: Array | None) -> Array:
     if multiplications >= SHARED_FROM and single_threaded_blas.held and threads_for_a_job() > 1:
         return spread_product(left, right, bias)
     few = rows < columns and rows * columns > LARGE_RESULT and multiplications <= QUICK_KERNEL
-    quick = few and has_quick_kernels()
-    if quick:
-        left = np.asfortranarray(left)
-    if quick or multiplications <= BLAS_SPREADS_FROM:
+    if few and has_quick_kernels():
+        left, multiplications = np.asfortranarray(left), 0
+    with holding_blas(multiplications):
         out: Array = left.dot(right.T)
-    else:
-        with holding_blas(multiplications):
-            out = left.dot(right.T)
     if bias is not None:
         out += bias
     return out
@@ -227,7 +215,7 @@ def limit_blas_threads(engine: str) -> AbstractContextManager[None]:
 
 def threads_for_a_job() -> int:
     """Return how many threads a job may take: one where it is part of another job's piece."""
-    return 1 if _this_thread.has_a_piece else get_num_threads()
+    return 1 if getattr(_this_thread, "has_a_piece", False) else get_num_threads()
 
 
 def get_num_threads() -> int:
@@ -297,6 +285,7 @@ def _forget_the_parent() -> None:
     """Start anew in a forked child, which has none of the threads and perhaps held locks."""
     _helpers.cache_clear()
     single_threaded_blas.lift()
+    single_threaded_blas.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -12,11 +12,9 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
+from mha_numpy.masks import causal_hidden
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from mha_numpy.dtypes import Array
 
 LEAST_TILE_BYTES, MOST_TILE_BYTES = 512 * 1024, 1024 * 1024
@@ -131,9 +129,5 @@ def tiles_between(bounds: list[int], most: int) -> list[slice]:
     ]
 
 
-@lru_cache(maxsize=8)
-def future_mask(queries: int, keys: int, first: int) -> NDArray[np.bool_]:
-    """Return (L, S) booleans, True where key first + j comes after query i; not to be written."""
-    hidden = np.arange(first, first + keys) > np.arange(queries)[:, None]
-    hidden.flags.writeable = False
-    return hidden
+future_mask = lru_cache(maxsize=8)(causal_hidden)
+"""`causal_hidden` of a tile, kept: not to be written."""

@@ -10,7 +10,7 @@ from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.textbook._heads import attend_slices
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
 from mha_numpy.textbook.lengths import hidden_keys
-from mha_numpy.validation import check_probability, quiet
+from mha_numpy.validation import check_options, quiet
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -68,7 +68,7 @@ class MultiHeadAttention:
         *,
         rng: np.random.Generator | int | None = None,
     ) -> None:
-        check_probability("dropout", dropout)
+        check_options("dropout", dropout)
         self.num_heads = require_heads("num_heads", num_heads, num_hiddens, "`num_hiddens`")
         self.num_hiddens = num_hiddens
         self.dropout = dropout
