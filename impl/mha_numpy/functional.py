@@ -70,8 +70,11 @@ def multi_head_attention_forward(
     check_options("dropout_p", dropout_p, rng, engine, drops=training)
     weights = {"in_proj_weight": in_proj_weight}
     if use_separate_proj_weight:
-        weights = {"q_proj_weight": q_proj_weight, "k_proj_weight": k_proj_weight}
-        weights |= {"v_proj_weight": v_proj_weight}
+        weights = {
+            "q_proj_weight": q_proj_weight,
+            "k_proj_weight": k_proj_weight,
+            "v_proj_weight": v_proj_weight,
+        }
     parameters = weights | {
         "in_proj_bias": in_proj_bias,
         "bias_k": bias_k,

@@ -48,13 +48,11 @@ class Masking:
         )
         return replace(self, hidden=hidden, bias=bias)
 
-    def additive(
-        self, queries: int, keys: int, dtype: DTypeLike, unit: float = 1.0
-    ) -> Array | None:
-        """Return all masks as one array to add to the scores, None where there is nothing.
+    def additive(self, queries: int, keys: int, dtype: DTypeLike, unit: float = 1.0) -> Array:
+        """Return all masks, one at least, as one array to add to the scores, times `unit`.
 
         Its shape is the smallest that holds them all and broadcasts to (N, H, L, S). A bias of
-        another dtype is cast to `dtype` before anything is added. `unit` multiplies the result.
+        another dtype is cast to `dtype` before anything is added.
         """
         parts = [bias.astype(dtype, copy=False) for bias in self.bias]
         hidden = list(self.hidden)
@@ -63,8 +61,6 @@ class Masking:
         if hidden:
             union = reduce(np.logical_or, hidden)
             parts.append(np.where(union, np.asarray(-np.inf, dtype), np.asarray(0, dtype)))
-        if not parts:
-            return None
         total: Array = reduce(np.add, parts)
         return total if unit == 1 or not self.bias else total * np.asarray(unit, dtype)
 
@@ -77,10 +73,10 @@ class Masking:
 
         Without any key (keys = 0) it is False: torch gives such rows 0 and not NaN.
         """
-        additive = self.additive(queries, keys, dtype) if keys else None
-        if additive is None:
+        if self.is_empty or not keys:
             return np.zeros((1, 1, 1), np.bool_)
-        rows: NDArray[np.bool_] = np.logical_and.reduce(np.isneginf(additive), axis=-1)
+        hidden = np.isneginf(self.additive(queries, keys, dtype))
+        rows: NDArray[np.bool_] = np.logical_and.reduce(hidden, axis=-1)
         return rows
 
 

@@ -106,8 +106,9 @@ class MultiheadAttention(Projections):
         absent |= set() if add_bias_kv else {"bias_k", "bias_v"}
         self._shapes = parameter_shapes(embed_dim, kdim, vdim)
         drawn = {
-            name: None if name in absent else initial_parameter(name, shape, self.dtype, self.rng)
+            name: initial_parameter(name, shape, self.dtype, self.rng)
             for name, shape in self._shapes.items()
+            if name not in absent
         }
         super().__init__(**vars(Projections.from_named(drawn)))
 

@@ -58,15 +58,10 @@ class Projections:
         return {name: array for name, array in named.items() if array is not None}
 
     @classmethod
-    def from_named(cls, named: Mapping[str, Array | None]) -> Projections:
+    def from_named(cls, named: Mapping[str, Array]) -> Projections:
         """Return the parameters that `named_arrays` names; what is not named is not there."""
-        out_weight = named["out_proj.weight"]
-        if out_weight is None:
-            raise ValueError("`out_proj.weight` is None, but every layer has one; pass the array.")
-        return Projections(
-            **{name: named.get(name) for name in _INPUT_NAMES},
-            out_proj=Linear(out_weight, named.get("out_proj.bias")),
-        )
+        out_proj = Linear(named["out_proj.weight"], named.get("out_proj.bias"))
+        return Projections(**{name: named.get(name) for name in _INPUT_NAMES}, out_proj=out_proj)
 
     def astype(self, dtype: np.dtype[Any]) -> Projections:
         """Return the parameters in another dtype."""

@@ -106,10 +106,11 @@ def check_heads(
     shape = (*lead, q.shape[-2], k.shape[-2])
     masking = _masking(attn_mask, is_causal, dtype, shape)
     working = working_dtype(dtype, precise=precise)
+    of_keys = (*lead[:-1], k.shape[-3]) if enable_gqa else lead
     heads = Heads(
         as_heads(q, lead).astype(working, copy=False),
-        as_heads(k, lead, grouped=enable_gqa).astype(working, copy=False),
-        as_heads(v, lead, grouped=enable_gqa).astype(working, copy=False),
+        as_heads(k, of_keys).astype(working, copy=False),
+        as_heads(v, of_keys).astype(working, copy=False),
         masking,
         1 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale),
         options,
@@ -191,10 +192,8 @@ def grouped_axes(q: Array, k: Array, v: Array) -> tuple[tuple[int, ...], Array, 
     return (*outer, heads), k, v
 
 
-def as_heads(array: Array, lead: tuple[int, ...], *, grouped: bool = False) -> Array:
-    """Return (N, H, length, width), H the last leading axis (its own where grouped)."""
-    if grouped:
-        lead = (*lead[:-1], array.shape[-3])
+def as_heads(array: Array, lead: tuple[int, ...]) -> Array:
+    """Return (N, H, length, width), broadcast to the leading axes, H the last of them."""
     if array.ndim == 4 and array.shape[:-2] == lead:
         return array
     full = np.broadcast_to(array, (*lead, *array.shape[-2:]))

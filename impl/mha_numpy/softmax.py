@@ -46,10 +46,7 @@ LARGEST_IN_BASE_2 = float(np.finfo(np.float32).max) / 4
 
 
 def exponential(dtype: np.dtype[Any], masking: Masking = NO_MASK) -> Exponential:
-    """Return the exponential to use for a dtype: base 2 for float32 where that is vectorised.
-
-    It is base e where the masks have finite numbers that log2 e would take out of range.
-    """
+    """Return the exponential to use: base e where masks have numbers that log2 e takes too far."""
     fastest = _fastest(dtype)
     if masking.bias and fastest is not NATURAL and masking.exceeds(LARGEST_IN_BASE_2, dtype):
         return NATURAL
@@ -58,21 +55,16 @@ def exponential(dtype: np.dtype[Any], masking: Masking = NO_MASK) -> Exponential
 
 @cache
 def _fastest(dtype: np.dtype[Any]) -> Exponential:
-    if dtype == FLOAT32 and _is_vectorised("exp2"):
-        return Exponential(np.exp2, 1 / math.log(2))
-    return NATURAL
-
-
-def _is_vectorised(name: str) -> bool:
-    """Whether NumPy runs a vector loop for the float32 function of that name on this processor."""
+    """Return powers of two for float32 where NumPy has a vector loop for them on this processor."""
+    if dtype != FLOAT32:
+        return NATURAL
     try:
         from numpy.lib.introspect import opt_func_info
     except ImportError:  # NumPy before 2.1
-        return False
-    loops = opt_func_info(func_name=f"^{name}$", signature="float32").get(name, {})
-    return any(
-        not loop.get("current", "baseline").startswith("baseline") for loop in loops.values()
-    )
+        return NATURAL
+    loops = opt_func_info(func_name="^exp2$", signature="float32").get("exp2", {}).values()
+    scalar = all(loop.get("current", "baseline").startswith("baseline") for loop in loops)
+    return NATURAL if scalar else Exponential(np.exp2, 1 / math.log(2))
 
 
 @cache

@@ -145,5 +145,4 @@ def _write_weights(block: Block, total: Array, weights: Array) -> None:
         np.multiply(tile, factor, out=part if first else tile)
         if not first:
             np.add(part, tile, out=part)
-    if np.isnan(total).any():
-        target[np.isnan(total[:, 0])] = np.nan
+    target[np.isnan(total[:, 0])] = np.nan

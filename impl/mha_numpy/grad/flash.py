@@ -113,28 +113,29 @@ def _pull_back(backward: Backward, into: HeadGradients) -> None:
     queries = problem.q.shape[2]
     split = problem.masking.bias or len(heads) < LEAST_TASKS
     length = even_length(queries, -(-queries // LEAST_TASKS)) if split else queries
-    first, *others = slices(0, queries, length)
-    runs = [(first, into), *((run, _further(into)) for run in others)]
+    runs = slices(0, queries, length)
+    targets = into.k, into.v, *into.bias
+    # A mask with a row for each query holds the parts of all runs by itself.
+    shared = [len(runs), len(runs), *(len(runs) if own.shape[2] == 1 else 1 for own in into.bias)]
+    parts = [
+        target[None] if count == 1 else np.zeros((count, *target.shape), target.dtype)
+        for target, count in zip(targets, shared, strict=True)
+    ]
     # Heads may share a float mask: one thread adds to its gradient for all of them.
     groups = [heads] if problem.masking.bias else [[head] for head in heads]
-    tasks = list(product(runs, groups))
+    tasks = list(product(range(len(runs)), groups))
 
     def compute(task: int) -> None:
-        (run, own), group = tasks[task]
+        index, group = tasks[task]
+        k, v, *bias = (part[index % len(part)] for part in parts)
+        own = HeadGradients(into.q, k, v, tuple(bias))
         for sample, head in group:
-            _pull_task(backward, own, run, sample, head)
+            _pull_task(backward, own, runs[index], sample, head)
 
     on_all_threads(compute, len(tasks))
-    for _, own in runs[1:]:
-        for target, array in zip((*into[1:3], *into.bias), (*own[1:3], *own.bias), strict=True):
-            if array is not target:
-                np.add(target, array, out=target)
-
-
-def _further(into: HeadGradients) -> HeadGradients:
-    """Return where a further run puts its part: what has a row for each query needs no copy."""
-    bias = (mask if mask.shape[2] > 1 else np.zeros_like(mask) for mask in into.bias)
-    return HeadGradients(into.q, np.empty_like(into.k), np.empty_like(into.v), tuple(bias))
+    for target, part in zip(targets, parts, strict=True):
+        if len(part) > 1:
+            np.add.reduce(part, axis=0, out=target)
 
 
 def _pull_task(
@@ -150,9 +151,8 @@ def _pull_task(
     d_v[...] = 0
     for head in problem.query_heads(key_head):
         for rows in slices(run.start, run.stop, problem.tiles.queries):
-            _pull_block(
-                backward, Block(problem, (sample, head, rows), k), v_and_ones, d_k, d_v, into
-            )
+            block = Block(problem, (sample, head, rows), k)
+            _pull_block(backward, block, v_and_ones, d_k, d_v, into)
     # The scaled queries that met dS have the unit of exp in them.
     np.divide(d_k, problem.exp.unit, out=into.k[sample, key_head])
     into.v[sample, key_head] = d_v

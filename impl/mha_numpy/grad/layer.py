@@ -13,6 +13,7 @@ from mha_numpy.call import CallOptions, CheckedCall, check_call
 from mha_numpy.dtypes import BOOL, Array, to_array
 from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.engines.threads import limit_blas_threads, product
+from mha_numpy.engines.tiles import slices
 from mha_numpy.grad.heads import attend_heads_vjp
 from mha_numpy.grad.targets import HeadGradients, Pull, to_cotangent, zeros_for
 from mha_numpy.multihead import as_given, heads_of
@@ -120,44 +121,15 @@ def _gradients(
         d_merged, merged.shape, 1, options.num_heads, options.batch_first
     )
     projected = ProjectedGradients(call)
-    heads = _head_targets(call, projected)
-    pull_heads(d_heads, _for_each_head(call, d_weights), heads)
-    own = _appended_gradients(call, projected, heads)
-    found = projected.gradients() | own
+    pull_heads(d_heads, _for_each_head(call, d_weights), projected.targets)
+    found = projected.gradients()
     found["out_proj.weight"] = product(d_rows.T, merged.reshape(-1, merged.shape[-1]).T, None)
     if out_proj.bias is not None:
         found["out_proj.bias"] = column_sums(d_rows)
     if not call.batched:
         found |= {name: found[name][0] for name in ("query", "key", "value")}
     found = {name: array.astype(call.dtype, copy=False) for name, array in found.items()}
-    return found | _mask_gradients(call, masks, heads.bias)
-
-
-def _head_targets(call: CheckedCall, projected: ProjectedGradients) -> HeadGradients:
-    """Return where attention writes its gradients; keys with appended ones need other memory."""
-    q, k, v = projected.heads
-    appended = call.masking.appended
-    if appended:
-        longer = (*k.shape[:2], k.shape[2] + appended, k.shape[3])
-        k, v = np.empty(longer, k.dtype), np.empty(longer, v.dtype)
-    return HeadGradients(q, k, v, zeros_for(call.masking, q.dtype))
-
-
-def _appended_gradients(
-    call: CheckedCall, projected: ProjectedGradients, heads: HeadGradients
-) -> dict[str, Array]:
-    """Put the gradients of the keys that came in in place; return those of bias_k and bias_v."""
-    if not call.masking.appended:
-        return {}
-    _, k, v = projected.heads
-    keys = k.shape[2]
-    k[...], v[...] = heads.k[:, :, :keys], heads.v[:, :, :keys]
-    if call.parameters.bias_k is None:
-        return {}
-    return {
-        name: np.add.reduce(gradient[:, :, keys], axis=0).reshape(1, 1, -1)
-        for name, gradient in (("bias_k", heads.k), ("bias_v", heads.v))
-    }
+    return found | _mask_gradients(call, masks, projected.targets.bias)
 
 
 def _for_each_head(call: CheckedCall, d_weights: Array | None) -> Array | None:
@@ -185,43 +157,56 @@ class ProjectedGradients:
     """Memory for the gradients of the projected q, k and v, laid out as the projections wrote them.
 
     What one product projected lies side by side, so one product gives the gradient of its weights.
-    `heads` are views of it, (N, H, L, D) and twice (N, H, S, D), to be written before `gradients`
-    is called.
+    `targets` has views of it, or memory of its own for keys with appended ones, to be written
+    before `gradients` is called.
     """
 
     def __init__(self, call: CheckedCall) -> None:
-        self._call = call
-        parameters = call.parameters
-        width = parameters.out_proj.weight.shape[1]
-        self._sources = joint_projections(*call.inputs, parameters)
+        self._parameters, self._appended = call.parameters, call.masking.appended
+        width = call.parameters.out_proj.weight.shape[1]
+        self._sources = joint_projections(*call.inputs, call.parameters)
         self._arrays = [
             np.empty((*x.shape[:2], parts * width), x.dtype) for x, _, parts in self._sources
         ]
         heads, batch_first = call.options.num_heads, call.options.batch_first
-        self.heads: list[Array] = []
+        self._heads: list[Array] = []
         for array, (_, _, parts) in zip(self._arrays, self._sources, strict=True):
-            self.heads.extend(split_projections(array, array.shape, parts, heads, batch_first))
+            self._heads.extend(split_projections(array, array.shape, parts, heads, batch_first))
+        q, k, v = self._heads
+        if self._appended:
+            longer = (*k.shape[:2], k.shape[2] + self._appended, k.shape[3])
+            k, v = np.empty(longer, k.dtype), np.empty(longer, v.dtype)
+        self.targets = HeadGradients(q, k, v, zeros_for(call.masking, q.dtype))
 
     def gradients(self) -> dict[str, Array]:
         """Return the gradients of query, key, value and of the input projections' parameters."""
+        of_appended = self._take_appended() if self._appended else {}
         of_inputs, of_weights, of_biases = [], [], []
         for array, (x, (weight, _), parts) in zip(self._arrays, self._sources, strict=True):
             rows = array.reshape(-1, array.shape[2])
             of_weights.append(product(rows.T, x.reshape(-1, x.shape[2]).T, None))
             of_biases.append(column_sums(rows))
-            for i in range(parts):
-                part = slice(i * rows.shape[1] // parts, (i + 1) * rows.shape[1] // parts)
+            for part in slices(0, len(weight), len(weight) // parts):
                 d_x = product(rows[:, part], weight[part].T, None)
                 of_inputs.append(d_x.reshape(x.shape))
         found = dict(zip(("query", "key", "value"), of_inputs, strict=True))
-        parameters = self._call.parameters
-        if parameters.in_proj_weight is None:
+        if self._parameters.in_proj_weight is None:
             names = "q_proj_weight", "k_proj_weight", "v_proj_weight"
-            found.update(zip(names, of_weights, strict=True))
+            found |= zip(names, of_weights, strict=True)
         else:
             found["in_proj_weight"] = _joined(of_weights)
-        if parameters.in_proj_bias is not None:
+        if self._parameters.in_proj_bias is not None:
             found["in_proj_bias"] = _joined(of_biases)
+        return found | of_appended
+
+    def _take_appended(self) -> dict[str, Array]:
+        """Write the gradients of the keys that came in; return those of bias_k and bias_v."""
+        _, k, v = self._heads
+        keys, found = k.shape[2], {}
+        for name, into, gradient in (("bias_k", k, self.targets.k), ("bias_v", v, self.targets.v)):
+            into[...] = gradient[:, :, :keys]
+            if self._parameters.bias_k is not None:
+                found[name] = np.add.reduce(gradient[:, :, keys], axis=0).reshape(1, 1, -1)
         return found
 
 

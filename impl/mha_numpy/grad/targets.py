@@ -51,8 +51,6 @@ def to_cotangent(
 def sum_to(array: Array, shape: tuple[int, ...]) -> Array:
     """Return the sum of an array over all axes along which `shape` was broadcast to its shape."""
     extra = array.ndim - len(shape)
-    axes = (
-        *range(extra),
-        *(i + extra for i, size in enumerate(shape) if size == 1 != array.shape[i + extra]),
-    )
+    sizes = enumerate(array.shape)
+    axes = tuple(i for i, size in sizes if i < extra or size != shape[i - extra])
     return np.add.reduce(array, axis=axes).reshape(shape) if axes else array

@@ -65,7 +65,6 @@ def test_no_mask_adds_nothing() -> None:
     """The empty masking says so, and appended keys alone do not change that."""
     for masking in (NO_MASK, Masking(appended=2)):
         assert masking.is_empty
-        assert masking.additive(L, S, np.float64) is None
     assert not Masking(causal=True).is_empty
 
 
