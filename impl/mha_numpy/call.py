@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from mha_numpy.projections import Projections
+    from mha_numpy.projections import Projections, Three
 
-    Three = tuple[Array, Array, Array]
+    Given = tuple[ArrayLike, ArrayLike, ArrayLike]  # query, key and value as they came
+    Scores = tuple[int, int, int, int]  # (N, H, L, S), the appended keys among S
 
 
 class CallOptions(NamedTuple):
@@ -60,8 +61,8 @@ class Heads(NamedTuple):
     options: CallOptions
 
     @property
-    def scores(self) -> tuple[int, int, int, int]:
-        """Return the shape of the scores, (N, H, L, S)."""
+    def scores(self) -> Scores:
+        """Return the shape of the scores."""
         n, heads, queries, _ = self.q.shape
         return n, heads, queries, self.k.shape[2]
 
@@ -73,8 +74,7 @@ class CheckedCall(NamedTuple):
     parameters: Projections
     masking: Masking
     options: CallOptions
-    scores: tuple[int, int, int, int]
-    """(N, H, L, S), the appended keys among S."""
+    scores: Scores
     batched: bool
     """Whether the caller's arrays have a batch axis."""
     dtype: np.dtype[Any]
@@ -89,16 +89,10 @@ class CheckedCall(NamedTuple):
         return self._replace(inputs=inputs, masking=masking, scores=scores)
 
 
-def check_call(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    parameters: Projections,
-    options: CallOptions,
-) -> CheckedCall:
+def check_call(given: Given, parameters: Projections, options: CallOptions) -> CheckedCall:
     """Check all inputs and return them batched and in the working dtype."""
     dtype = parameters.out_proj.weight.dtype
-    inputs = _to_each(_floating, (query, key, value), dtype)
+    inputs = _to_each(_floating, given, dtype)
     batched = check_sequences(*inputs, parameters.widths, options.batch_first)
     if not batched:
         inputs = _to_each(lambda x, _: x[None], inputs)
@@ -153,12 +147,7 @@ def _to_each(change: Callable[..., Array], inputs: tuple[Any, Any, Any], *more: 
 
 
 def _masking(
-    options: CallOptions,
-    scores: tuple[int, int, int, int],
-    appended: int,
-    dtype: np.dtype[Any],
-    *,
-    batched: bool,
+    options: CallOptions, scores: Scores, appended: int, dtype: np.dtype[Any], *, batched: bool
 ) -> Masking:
     """Check both masks and return them in the one form that the engines read.
 

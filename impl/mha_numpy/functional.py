@@ -89,7 +89,7 @@ def multi_head_attention_forward(
     kept = static.get("static_k"), static.get("static_v")
     options = CallOptions(num_heads, add_zero_attn, False, *asked, *kept)
     own = _parameters(parameters, embed_dim_to_check, num_heads)
-    return multi_head_attention(query, key, value, own, options)
+    return multi_head_attention((query, key, value), own, options)
 
 
 def _floating(given: dict[str, ArrayLike | None]) -> dict[str, Array]:

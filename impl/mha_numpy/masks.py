@@ -66,7 +66,12 @@ class Masking:
 
     def exceeds(self, limit: float, dtype: DTypeLike) -> bool:
         """Whether a float mask, cast to `dtype`, has a finite number beyond -limit or limit."""
-        return any(_exceeds(bias.astype(dtype, copy=False), limit) for bias in self.bias)
+        for bias in self.bias:
+            numbers = bias.astype(dtype, copy=False)
+            beyond = np.count_nonzero(numbers < -limit) + np.count_nonzero(numbers > limit)
+            if beyond and beyond != np.count_nonzero(np.isinf(numbers)):
+                return True
+        return False
 
     def unseen(self, queries: int, keys: int, dtype: DTypeLike) -> NDArray[np.bool_]:
         """Return booleans that broadcast to (N, H, L), True for a row that sees no key.
@@ -81,14 +86,6 @@ class Masking:
 
 
 NO_MASK = Masking()
-
-
-def _exceeds(bias: Array, limit: float) -> bool:
-    for beyond, infinite in ((bias < -limit, np.isneginf), (bias > limit, np.isposinf)):
-        count = np.count_nonzero(beyond)
-        if count and count != np.count_nonzero(infinite(bias)):
-            return True
-    return False
 
 
 def causal_hidden(queries: int, keys: int, appended: int = 0, first: int = 0) -> NDArray[np.bool_]:

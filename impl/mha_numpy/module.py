@@ -189,7 +189,7 @@ class MultiheadAttention(Projections):
         """
         asked = key_padding_mask, attn_mask, is_causal, need_weights, average_attn_weights
         options = self._options(asked)
-        return multi_head_attention(query, key, value, self, options)
+        return multi_head_attention((query, key, value), self, options)
 
     __call__ = forward
 
@@ -232,7 +232,7 @@ class MultiheadAttention(Projections):
 
         asked = key_padding_mask, attn_mask, is_causal, need_weights, average_attn_weights
         options = self._options(asked)
-        return layer_vjp(query, key, value, self, options)
+        return layer_vjp((query, key, value), self, options)
 
     def _options(self, asked: Asked) -> CallOptions:
         """Return the options of one call: those asked for, between the layer's own."""
@@ -282,11 +282,8 @@ class MultiheadAttention(Projections):
 
     def __repr__(self) -> str:
         """Return the sizes and the dtype."""
-        return (
-            f"MultiheadAttention(embed_dim={self.embed_dim}, num_heads={self.num_heads}, "
-            f"kdim={self.kdim}, vdim={self.vdim}, batch_first={self.batch_first}, "
-            f"dtype={self.dtype})"
-        )
+        names = "embed_dim", "num_heads", "kdim", "vdim", "batch_first", "dtype"
+        return f"MultiheadAttention({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
 
 
 _FIXED = frozenset({"embed_dim", "num_heads", "head_dim", "kdim", "vdim", "dtype"})

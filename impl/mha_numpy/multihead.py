@@ -20,23 +20,15 @@ from mha_numpy.engines.threads import limit_blas_threads, on_all_threads
 from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
+    from mha_numpy.call import Given
     from mha_numpy.dtypes import Array
+    from mha_numpy.engines.dispatch import Results
     from mha_numpy.projections import Projections
 
-    Results = tuple[Array, Array | None]
 
-
-def multi_head_attention(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    parameters: Projections,
-    options: CallOptions,
-) -> Results:
+def multi_head_attention(inputs: Given, parameters: Projections, options: CallOptions) -> Results:
     """Return (output, weights or None), all inputs checked; in the caller's dtype and layout."""
-    call = check_call(query, key, value, parameters, options)
+    call = check_call(inputs, parameters, options)
     shares = cut_batch(call.options, call.scores)
     results = compute(call) if len(shares) == 1 else compute_shares(call, shares)
     return as_given(call, *results)
@@ -86,14 +78,14 @@ def heads_of(call: CheckedCall) -> Heads:
     """Return q, k and v as heads, the appended keys among them, and the scale 1 / sqrt(D)."""
     parameters, options = call.parameters, call.options
     heads, batch_first = options.num_heads, options.batch_first
-    q, k, v = project_to_heads(*call.inputs, parameters, heads, batch_first=batch_first)
+    q, k, v = project_to_heads(call.inputs, parameters, heads, batch_first=batch_first)
     if options.static_k is not None:
         k = _as_heads(options.static_k, k)
     if options.static_v is not None:
         v = _as_heads(options.static_v, v)
     if call.masking.appended:
-        k = append_keys(k, parameters.bias_k, zero_key=options.add_zero_attn)
-        v = append_keys(v, parameters.bias_v, zero_key=options.add_zero_attn)
+        k = append_keys(k, parameters.bias_k, call.masking.appended)
+        v = append_keys(v, parameters.bias_v, call.masking.appended)
     return Heads(q, k, v, call.masking, 1 / math.sqrt(q.shape[-1]), options)
 
 

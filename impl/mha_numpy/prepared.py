@@ -80,7 +80,7 @@ class PreparedAttention:
         options = self._options._replace(
             key_padding_mask=key_padding_mask, attn_mask=attn_mask, is_causal=is_causal
         )
-        return multi_head_attention(query, key, value, self._parameters, options)[0]
+        return multi_head_attention((query, key, value), self._parameters, options)[0]
 
     def _fits(self, x: Array) -> bool:
         """Whether the short way takes x (N, L, E): its width, dtype, and number of scores."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from mha_numpy.dtypes import Array
 
+    Three = tuple[Array, Array, Array]  # what belongs to query, key and value
     Parameters = tuple[Array, Array | None]  # a Linear, or parts of its arrays
 
 
@@ -95,21 +96,15 @@ def linear(x: Array, layer: Parameters) -> Array:
 
 
 def project_to_heads(
-    query: Array,
-    key: Array,
-    value: Array,
-    parameters: Projections,
-    num_heads: int,
-    *,
-    batch_first: bool,
-) -> tuple[Array, Array, Array]:
+    inputs: Three, parameters: Projections, num_heads: int, *, batch_first: bool
+) -> Three:
     """Return q (N, H, L, D), k and v (N, H, S, D): the projected inputs, as views of new arrays.
 
     Inputs are (N, L, E) where `batch_first`, else (L, N, E). Where the same array comes in
     as key and value, or as all three, one product projects it for all of them.
     """
     found: list[Array] = []
-    for x, (weight, bias), parts in joint_projections(query, key, value, parameters):
+    for x, (weight, bias), parts in joint_projections(inputs, parameters):
         rows = product(x.reshape(-1, x.shape[-1]), weight, bias)
         heads = split_projections(rows, x.shape, parts, num_heads, batch_first)
         found.extend(map(heads.__getitem__, range(parts)))  # unpacking takes twice as long
@@ -118,19 +113,20 @@ def project_to_heads(
 
 
 def joint_projections(
-    query: Array, key: Array, value: Array, parameters: Projections
+    inputs: Three, parameters: Projections
 ) -> list[tuple[Array, Parameters, int]]:
     """Return each input with its projection, and for how many of q, k, v it is, in their order."""
+    query, key, value = inputs
     packed, bias = parameters.in_proj_weight, parameters.in_proj_bias
     if packed is not None and query is key is value:
         return [(query, (packed, bias), 3)]
-    inputs = [(query, 1), (key, 1), (value, 1)]
+    sources = [(query, 1), (key, 1), (value, 1)]
     if packed is not None and key is value:
-        inputs = [(query, 1), (key, 2)]
+        sources = [(query, 1), (key, 2)]
     weights = [parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight]
     found: list[tuple[Array, Parameters, int]] = []
     width, start = parameters.out_proj.weight.shape[1], 0
-    for x, parts in inputs:
+    for x, parts in sources:
         rows = slice(start, start + parts * width)
         weight = weights[len(found)] if packed is None else packed[rows]
         assert weight is not None  # noqa: S101 (either way there is one; this is for the type checker)
@@ -158,14 +154,13 @@ def merge_heads(heads_out: Array, *, batch_first: bool) -> Array:
     return rows.reshape(first, second, heads * width)
 
 
-def append_keys(heads: Array, bias: Array | None, *, zero_key: bool) -> Array:
-    """Return k or v (N, H, S + appended, D): first bias_k or bias_v, then a key of zeros.
+def append_keys(heads: Array, bias: Array | None, appended: int) -> Array:
+    """Return k or v (N, H, S + appended, D): first bias_k or bias_v, if any, then a key of zeros.
 
     The bias counts as projected already: it gets no in_proj_bias.
     """
     n, num_heads, keys, width = heads.shape
-    with_bias = bias is not None
-    longer = np.zeros((n, num_heads, keys + with_bias + zero_key, width), heads.dtype)
+    longer = np.zeros((n, num_heads, keys + appended, width), heads.dtype)
     longer[:, :, :keys] = heads
     if bias is not None:
         longer[:, :, keys] = bias.reshape(num_heads, width)

@@ -16,7 +16,7 @@ from mha_numpy.engines.threads import holding_blas, threads_for_a_job
 from mha_numpy.engines.tiles import slices
 
 if TYPE_CHECKING:
-    from mha_numpy.call import CallOptions, Heads
+    from mha_numpy.call import CallOptions, Heads, Scores
     from mha_numpy.dtypes import Array
 
     Results = tuple[Array, Array | None]
@@ -27,7 +27,7 @@ SHORT_HEAD = 4096
 """Scores of one head (L * S) up to which a call for each head costs more than its arithmetic."""
 
 
-def choose_engine(options: CallOptions, scores: tuple[int, int, int, int]) -> str:
+def choose_engine(options: CallOptions, scores: Scores) -> str:
     """Return "plain" or "flash" for scores of a shape (N, H, L, S).
 
     Dropout takes the plain engine: the generator draws for all weights at once. Raises ValueError
@@ -45,7 +45,7 @@ def choose_engine(options: CallOptions, scores: tuple[int, int, int, int]) -> st
     return "flash" if large and not drops else "plain"
 
 
-def cut_batch(options: CallOptions, scores: tuple[int, int, int, int]) -> list[slice]:
+def cut_batch(options: CallOptions, scores: Scores) -> list[slice]:
     """Return the samples of each share of a layer's batch, computed on one thread from end to end.
 
     A share has at most MOST_PLAIN scores, which the plain engine holds: its products of all heads
@@ -63,11 +63,9 @@ def cut_batch(options: CallOptions, scores: tuple[int, int, int, int]) -> list[s
 
 
 def attend_heads(heads: Heads, engine: str) -> Results:
-    """Return (heads_out, weights), weights None where they are not needed.
+    """Return (heads_out, weights or None) as in `attention.attend`.
 
-    Shapes as in `attention.attend`; weights (N, H, L, S), or their mean over the heads (N, L, S)
-    where `average_attn_weights`. Rows that see no key are NaN where weights are needed and 0
-    elsewhere, as in torch.
+    Rows that see no key are NaN where weights are needed and 0 elsewhere, as in torch.
     """
     options = heads.options
     need = options.need_weights

@@ -31,19 +31,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from mha_numpy.call import Given
+    from mha_numpy.engines.dispatch import Results
+
     Gradients = dict[str, Array]
-    Results = tuple[Array, Array | None]
 
 RUN = 16
 """Rows that are added up in their own dtype."""
 
 
 def layer_vjp(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    parameters: Projections,
-    options: CallOptions,
+    inputs: Given, parameters: Projections, options: CallOptions
 ) -> tuple[Results, Callable[..., Gradients]]:
     """Return what `MultiheadAttention.vjp` does, all inputs checked."""
     parameters = Projections.from_named(parameters.named_arrays())  # others may be assigned
@@ -51,7 +49,7 @@ def layer_vjp(
     if "attn_mask" in masks:
         # It has a gradient, so it is added as the array it is, even where it is the causal one.
         options = options._replace(is_causal=False)
-    call = check_call(query, key, value, parameters, options)
+    call = check_call(inputs, parameters, options)
     engine = choose_engine(call.options, call.scores)
     with limit_blas_threads(engine):
         heads_out, held, pull_heads = attend_heads_vjp(heads_of(call), engine)
@@ -164,7 +162,7 @@ class ProjectedGradients:
     def __init__(self, call: CheckedCall) -> None:
         self._parameters, self._appended = call.parameters, call.masking.appended
         width = call.parameters.out_proj.weight.shape[1]
-        self._sources = joint_projections(*call.inputs, call.parameters)
+        self._sources = joint_projections(call.inputs, call.parameters)
         self._arrays = [
             np.empty((*x.shape[:2], parts * width), x.dtype) for x, _, parts in self._sources
         ]
