@@ -46,7 +46,7 @@ LARGEST_IN_BASE_2 = float(np.finfo(np.float32).max) / 4
 
 
 def exponential(dtype: np.dtype[Any], masking: Masking = NO_MASK) -> Exponential:
-    """Return the exponential to use: base e where masks have numbers that log2 e takes too far."""
+    """Return the fastest, or base e where masks have finite numbers that log2 e takes too far."""
     fastest = _fastest(dtype)
     if masking.bias and fastest is not NATURAL and masking.exceeds(LARGEST_IN_BASE_2, dtype):
         return NATURAL

@@ -1,7 +1,5 @@
 """Attention by tiles that fit the cache: the one kernel for long sequences, weights on request.
 
-    scores = scale * q k^T + M        P = softmax(scores) over the keys        heads_out = P v
-
 For a block of queries the keys come tile by tile: scores into scratch memory, E = exp(scores) in
 place, row sums z += E 1, o += E v; and one division o / z at the end, on (L, Dv) numbers where the
 weights would be (L, S). Tiles that the causal rule or padding hides wholly are not computed.
@@ -56,12 +54,10 @@ def attend_flash(
 ) -> tuple[Array, Array | None]:
     """Return (heads_out, weights), arguments and results as in `attention.attend`.
 
-    The weights are (N, L, S), their mean over the heads, where `average_weights`. Rows that see no
-    key are 0, or NaN where weights are needed. Keys that no query of a block may see (padding at
-    either end, the future) are not read, so a NaN there does not spread; from a hidden key in
-    between it does, by 0 * NaN, as everywhere in torch. The number of threads does not change the
-    result, bit for bit; `tiles` replaces the sizes that would be chosen. Where `sums` is given it
-    is written into; a row that sees no key gets the shift 0 and the total 1.
+    Rows that see no key are 0, or NaN where weights are needed. Keys that no query of a block may
+    see (padding at either end, the future) are not read, so a NaN there does not spread; from a
+    hidden key in between it does, by 0 * NaN, as everywhere in torch. `tiles` replaces the sizes
+    that would be chosen. `sums` is written into; a row that sees no key gets the total 1 (or NaN).
     """
     n, heads, queries, _ = q.shape
     _, key_heads, keys, width = v.shape

@@ -5,9 +5,6 @@ lies between OpenBLAS's own limit and a job worth a second thread is done on one
 sequences go to the pool: NumPy releases the interpreter lock inside products and elementwise
 functions, so plain threads run them side by side. BLAS must not start threads of its own then: they
 would fight for the cores, and OpenBLAS's go on spinning for some 26 ms after a product.
-
-A product is cut by rows, and few rows by columns too, into as many pieces as there are threads:
-BLAS packs an operand anew for each, which costs up to 15 % where there are more.
 """
 
 from __future__ import annotations
@@ -80,8 +77,7 @@ BLAS_SPREADS_FROM = 262_144
 SHARED_FROM = 16_000_000
 """Multiplications from which a second thread saves more than waking it costs, some 50 µs."""
 
-LEAST_ROWS = 128
-LEAST_COLUMNS = 128
+LEAST_SIDE = 128
 """A piece of a product has that many rows and columns at least."""
 BUFFER = 256
 """Numbers that NumPy buffers. From 2.3 on it copies rows that are shorter than its buffer into it
@@ -165,9 +161,10 @@ def product(left: Array, right: Array, bias: Array | None) -> Array:
     if multiplications >= SHARED_FROM and single_threaded_blas.held and threads_for_a_job() > 1:
         return spread_product(left, right, bias)
     few = rows < columns and rows * columns > LARGE_RESULT and multiplications <= QUICK_KERNEL
-    if few and has_quick_kernels():
-        left, multiplications = np.asfortranarray(left), 0
-    with holding_blas(multiplications):
+    quick = few and has_quick_kernels()
+    if quick:
+        left = np.asfortranarray(left)
+    with holding_blas(0 if quick else multiplications):
         out: Array = left.dot(right.T)
     if bias is not None:
         out += bias
@@ -192,9 +189,12 @@ def spread_product(left: Array, right: Array, bias: Array | None) -> Array:
 
 
 def cut_product(rows: int, columns: int, pieces: int) -> list[tuple[slice, slice]]:
-    """Return about that number of pieces of a (rows, columns) product: by rows, then by columns."""
-    by_rows = min(pieces, max(rows // LEAST_ROWS, 1))
-    by_columns = min(-(-pieces // by_rows), max(columns // LEAST_COLUMNS, 1))
+    """Return about that number of pieces of a (rows, columns) product: by rows, then by columns.
+
+    BLAS packs an operand anew for each: more pieces than threads cost up to 15 %.
+    """
+    by_rows = min(pieces, max(rows // LEAST_SIDE, 1))
+    by_columns = min(-(-pieces // by_rows), max(columns // LEAST_SIDE, 1))
     of_rows = slices(0, rows, even_length(rows, -(-rows // by_rows)))
     of_columns = slices(0, columns, even_length(columns, -(-columns // by_columns)))
     return [(some, others) for some in of_rows for others in of_columns]

@@ -14,8 +14,7 @@ A cotangent W of the weights adds W / total to G [v, 1]^T, and rowsum(P * W) to 
 
 A task is a run of queries of one key head, with all query heads that read it: it owns its rows of
 dq, and its part of dk and dv. Where there are few heads, or a float mask that heads share, the
-queries are split into parts, each with dk, dv and d_mask of its own, added up at the end. The cut
-depends on sizes alone, so the result does not depend on the number of threads.
+queries are split into runs, each with dk, dv and d_mask of its own, added up at the end.
 
 Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tiles.
 """

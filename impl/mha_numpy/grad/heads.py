@@ -1,9 +1,6 @@
 """Attention on heads, forwards now and backwards when asked, by the engine that is named.
 
-For the cotangent dO of heads_out = P v, with P = softmax(scale * q k^T + M):
-
-    dv = P^T dO     dP = dO v^T     dS = P * (dP - rowsum(P * dP))
-    dq = scale * dS k     dk = scale * dS^T q     d(float mask) = dS summed as it was broadcast
+The formulas are those of `scaled_dot_product_attention_vjp`, with dP = dO v^T on the way.
 """
 
 from __future__ import annotations

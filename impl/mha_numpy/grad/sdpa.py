@@ -61,8 +61,7 @@ def scaled_dot_product_attention_vjp(
     `pull` may be called any number of times. It drops the weights that were dropped, and reads the
     arrays given here: leave them as they are until then. A row that sees no key is 0 and adds 0 to
     all gradients. "flash" never holds the weights: it keeps two numbers for every row, and `pull`
-    computes the weights again tile by tile. float16 and bfloat16 are rounded once, at the end.
-    Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tiles.
+    computes the weights again tile by tile.
     """
     # Here, because most of those who import the package never go back.
     from mha_numpy.grad.heads import attend_heads_vjp
