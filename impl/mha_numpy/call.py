@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import BOOL, Array, require_same, to_floating, to_mask, working_dtype
-from mha_numpy.masks import NO_MASK, Masking, causal_hidden, from_module_masks
+from mha_numpy.masks import NO_MASK, Masking, causal_hidden
 from mha_numpy.validation import (
     check_attn_mask,
     check_key_padding_mask,
@@ -165,16 +165,18 @@ def _masking(
         if key_padding_mask is None:
             return Masking(appended=appended) if appended else NO_MASK
     batch, heads, queries, keys = *scores[:3], scores[3] - appended
-    pad = attn = None
+    masks, causal = [], False
     if key_padding_mask is not None:
         pad = to_mask(key_padding_mask, "key_padding_mask", dtype)
-        pad = check_key_padding_mask(pad, batch, keys, batched)
-    causal = False
+        masks = [check_key_padding_mask(pad, batch, keys, batched)]
     if attn_mask is not None:
         attn = to_mask(attn_mask, "attn_mask", dtype)
         check_attn_mask(attn, batch, heads, queries, keys)
         causal = options.is_causal and _is_the_causal_mask(attn)
-    return from_module_masks(None if causal else attn, pad, heads, causal=causal, appended=appended)
+        if not causal:
+            lead = (1, 1) if attn.ndim == 2 else (batch, heads)
+            masks.insert(0, attn.reshape(*lead, queries, keys))
+    return Masking.of(masks, causal=causal, appended=appended)
 
 
 def _is_the_causal_mask(mask: Array) -> bool:

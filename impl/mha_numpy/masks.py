@@ -35,6 +35,18 @@ class Masking:
     appended: int = 0
     """The number of last keys that lie outside the causal rule (bias_kv, zero_attn)."""
 
+    @classmethod
+    def of(cls, masks: list[Array], *, causal: bool, appended: int) -> Masking:
+        """Return the masking of 4-D masks, boolean (True = hidden) or float, without appended keys.
+
+        Those are always visible, so each mask grows by as many columns of False or 0.
+        """
+        if appended:
+            masks = [np.pad(mask, ((0, 0), (0, 0), (0, 0), (0, appended))) for mask in masks]
+        hidden = tuple(mask for mask in masks if mask.dtype == BOOL)
+        bias = tuple(mask for mask in masks if mask.dtype != BOOL)
+        return cls(hidden, bias, causal, appended)
+
     @property
     def is_empty(self) -> bool:
         """Whether every query sees every key and nothing is added."""
@@ -93,33 +105,3 @@ def causal_hidden(queries: int, keys: int, appended: int = 0, first: int = 0) ->
     hidden = np.arange(first, first + keys) > np.arange(queries)[:, None]
     hidden[:, keys - appended :] = False
     return hidden
-
-
-def from_module_masks(
-    attn_mask: Array | None,
-    key_padding_mask: Array | None,
-    num_heads: int,
-    *,
-    causal: bool = False,
-    appended: int = 0,
-) -> Masking:
-    """Return the masking of `nn.MultiheadAttention`'s two masks (boolean: True = hidden).
-
-    `attn_mask` is (L, S) or (N*H, L, S), `key_padding_mask` is (N, S), S without the `appended`
-    keys: those are always visible, so each mask grows by as many columns of False or 0.
-    """
-    masks: list[Array] = []
-    if attn_mask is not None:
-        shape = attn_mask.shape
-        lead = (1, 1) if attn_mask.ndim == 2 else (shape[0] // num_heads, num_heads)
-        masks.append(attn_mask.reshape(*lead, *shape[-2:]))
-    if key_padding_mask is not None:
-        masks.append(key_padding_mask[:, None, None, :])
-    if appended:
-        masks = [np.pad(mask, ((0, 0), (0, 0), (0, 0), (0, appended))) for mask in masks]
-    return Masking(
-        hidden=tuple(mask for mask in masks if mask.dtype == BOOL),
-        bias=tuple(mask for mask in masks if mask.dtype != BOOL),
-        causal=causal,
-        appended=appended,
-    )

@@ -17,13 +17,12 @@ import numpy as np
 from mha_numpy.call import CallOptions, CheckedCall, Heads, check_call
 from mha_numpy.engines.dispatch import attend_heads, choose_engine, cut_batch
 from mha_numpy.engines.threads import limit_blas_threads, on_all_threads
-from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
+from mha_numpy.projections import Projections, append_keys, project_heads, project_to_heads
 
 if TYPE_CHECKING:
     from mha_numpy.call import Given
     from mha_numpy.dtypes import Array
     from mha_numpy.engines.dispatch import Results
-    from mha_numpy.projections import Projections
 
 
 def multi_head_attention(inputs: Given, parameters: Projections, options: CallOptions) -> Results:
@@ -36,11 +35,11 @@ def multi_head_attention(inputs: Given, parameters: Projections, options: CallOp
 
 def compute(call: CheckedCall) -> Results:
     """Return (output, weights or None) in the working dtype, with a batch axis."""
-    engine = choose_engine(call.options, call.scores)
+    engine, out_proj = choose_engine(call.options, call.scores), call.parameters.out_proj
     with limit_blas_threads(engine):
         heads_out, weights = attend_heads(heads_of(call), engine)
-        merged = merge_heads(heads_out, batch_first=call.options.batch_first)
-        return linear(merged, call.parameters.out_proj), weights
+        output, _ = project_heads(heads_out, out_proj, call.options.batch_first)
+        return output, weights
 
 
 def compute_shares(call: CheckedCall, shares: list[slice]) -> Results:

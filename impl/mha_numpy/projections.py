@@ -88,13 +88,6 @@ def parameter_shapes(embed_dim: int, kdim: int, vdim: int) -> dict[str, tuple[in
     }
 
 
-def linear(x: Array, layer: Parameters) -> Array:
-    """Return x @ weight.T + bias over the last axis, new and contiguous: one product for all."""
-    weight, bias = layer
-    rows = product(x.reshape(-1, x.shape[-1]), weight, bias)
-    return np.ascontiguousarray(rows).reshape(*x.shape[:-1], len(weight))
-
-
 def project_to_heads(
     inputs: Three, parameters: Projections, num_heads: int, *, batch_first: bool
 ) -> Three:
@@ -145,6 +138,14 @@ def split_projections(
     head_dim = projected.shape[-1] // (parts * num_heads)
     split = projected.reshape(shape[0], shape[1], parts, num_heads, head_dim)
     return split.transpose((2, 0, 3, 1, 4) if batch_first else (2, 1, 3, 0, 4))
+
+
+def project_heads(heads_out: Array, out_proj: Linear, batch_first: bool) -> tuple[Array, Array]:
+    """Return the output, new and contiguous, and the merged heads that it is projected from."""
+    merged = merge_heads(heads_out, batch_first=batch_first)
+    rows = product(merged.reshape(-1, merged.shape[2]), *out_proj)
+    output = np.ascontiguousarray(rows).reshape(*merged.shape[:2], len(out_proj.weight))
+    return output, merged
 
 
 def merge_heads(heads_out: Array, *, batch_first: bool) -> Array:

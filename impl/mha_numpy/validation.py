@@ -120,7 +120,7 @@ def check_attn_mask(mask: Array, batch: int, num_heads: int, queries: int, keys:
 
 
 def check_key_padding_mask(mask: Array, batch: int, keys: int, batched: bool) -> Array:
-    """Return the mask as (N, S), or raise unless it is that, or (S,) without a batch."""
+    """Return the mask as (N, 1, 1, S), or raise unless it is (N, S), or (S,) without a batch."""
     wanted = (batch, keys) if batched else (keys,)
     if mask.shape != wanted:
         names = "(N, S)" if batched else "(S,)"
@@ -128,7 +128,7 @@ def check_key_padding_mask(mask: Array, batch: int, keys: int, batched: bool) ->
             f"`key_padding_mask` has shape {mask.shape}, but should be {names} = {wanted}; "
             "give one entry for each key."
         )
-    return mask if batched else mask[None]
+    return mask.reshape(batch, 1, 1, keys)
 
 
 def check_shapes(arrays: Mapping[str, Array | None], shapes: Mapping[str, tuple[int, ...]]) -> None:

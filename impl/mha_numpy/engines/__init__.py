@@ -1,4 +1,1 @@
-"""How attention is computed: which engine, in which tiles, on which threads.
-
-Private to the package: nothing here is a public name.
-"""
+"""The engines, their tiles and their threads. Private to the package: nothing here is public."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.engines.tiles import future_mask, mask_part, of_head, tiles_between
+from mha_numpy.engines.tiles import Tiles, future_mask, mask_part, of_head, tiles_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from mha_numpy.dtypes import Array
-    from mha_numpy.engines.tiles import Tiles
     from mha_numpy.masks import Masking
     from mha_numpy.softmax import Exponential
 

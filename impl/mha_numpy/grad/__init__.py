@@ -1,4 +1,1 @@
-"""The vector-Jacobian products: from cotangents of the results to the gradients of all arrays.
-
-Private to the package: nothing here is a public name.
-"""
+"""The vector-Jacobian products. Private to the package: nothing here is a public name."""

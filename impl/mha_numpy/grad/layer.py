@@ -17,13 +17,7 @@ from mha_numpy.engines.tiles import slices
 from mha_numpy.grad.heads import attend_heads_vjp
 from mha_numpy.grad.targets import HeadGradients, Pull, to_cotangent, zeros_for
 from mha_numpy.multihead import as_given, heads_of
-from mha_numpy.projections import (
-    Projections,
-    joint_projections,
-    linear,
-    merge_heads,
-    split_projections,
-)
+from mha_numpy.projections import Projections, joint_projections, project_heads, split_projections
 from mha_numpy.validation import quiet
 
 if TYPE_CHECKING:
@@ -50,11 +44,11 @@ def layer_vjp(
         # It has a gradient, so it is added as the array it is, even where it is the causal one.
         options = options._replace(is_causal=False)
     call = check_call(inputs, parameters, options)
-    engine = choose_engine(call.options, call.scores)
+    engine, out_proj = choose_engine(call.options, call.scores), call.parameters.out_proj
     with limit_blas_threads(engine):
         heads_out, held, pull_heads = attend_heads_vjp(heads_of(call), engine)
-        merged = merge_heads(heads_out, batch_first=call.options.batch_first)
-        output, weights = _results(call, merged, held)
+        output, merged = project_heads(heads_out, out_proj, call.options.batch_first)
+        output, weights = _results(call, output, held)
     shape, of_weights = output.shape, None if weights is None else weights.shape
 
     @quiet
@@ -83,9 +77,8 @@ def _float_masks(options: CallOptions) -> dict[str, Array]:
     return {name: mask for name, mask in arrays.items() if mask.dtype != BOOL}
 
 
-def _results(call: CheckedCall, merged: Array, held: Array | None) -> Results:
+def _results(call: CheckedCall, output: Array, held: Array | None) -> Results:
     """Return output and weights, copied or averaged, as the caller gets them: NaN as in torch."""
-    output = linear(merged, call.parameters.out_proj)
     if held is None or not call.options.need_weights:
         return as_given(call, output, None)
     *rows, keys = held.shape

@@ -10,15 +10,13 @@ import numpy as np
 from mha_numpy.call import CallOptions
 from mha_numpy.dtypes import Array, to_array
 from mha_numpy.grad.targets import HeadGradients, Pull, sum_to, to_cotangent, zeros_for
-from mha_numpy.sdpa import check_heads
+from mha_numpy.sdpa import HeadsCall, check_heads
 from mha_numpy.validation import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike
-
-    from mha_numpy.sdpa import HeadsCall
 
     Gradients = dict[str, Array]
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mha_numpy import MultiheadAttention
 from mha_numpy.attention import attend
-from mha_numpy.masks import NO_MASK, Masking, causal_hidden, from_module_masks
+from mha_numpy.call import CallOptions, check_call
+from mha_numpy.masks import NO_MASK, Masking, causal_hidden
 
 Array = NDArray[Any]
 N, H, L, S = 2, 3, 5, 7
@@ -72,7 +74,11 @@ def test_no_mask_adds_nothing() -> None:
 def test_three_axes_run_over_samples_then_heads(appended: int) -> None:
     """Row n * H + h of a (N*H, L, S) mask belongs to sample n and head h; appended keys show."""
     attn, padding = drawn(N * H, L, S), drawn(N, S)
-    masking = from_module_masks(attn, padding, H, appended=appended)
+    zero = appended > 0
+    layer = MultiheadAttention(H, H, add_bias_kv=appended > 1, add_zero_attn=zero)
+    query, key = np.zeros((L, N, H), np.float32), np.zeros((S, N, H), np.float32)
+    options = CallOptions(H, zero, attn_mask=attn, key_padding_mask=padding)
+    masking = check_call((query, key, key), layer, options).masking
     actual = masking.additive(L, S + appended, np.float64)
     assert actual is not None
     for n, h, i, j in np.ndindex(N, H, L, S + appended):
