@@ -24,10 +24,7 @@ SUPPORTED = "float64, float32, float16 or bfloat16"
 
 
 def resolve_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """Return `dtype` as a supported floating dtype; "bfloat16" loads ml_dtypes.
-
-    Raises TypeError for every dtype that is not one of the four.
-    """
+    """Return `dtype` as one of the four, or raise TypeError; "bfloat16" loads ml_dtypes."""
     if isinstance(dtype, str) and dtype == "bfloat16":
         import ml_dtypes  # optional: only for those who ask for bfloat16
 

@@ -213,11 +213,8 @@ class MultiheadAttention(Projections):
         those are of floating point. Each has the shape and dtype of what it belongs to. Where one
         array is query and key and value it still gets three gradients; its own is their sum.
 
-        Raises
-        ------
-        TypeError, ValueError
-            As `forward` does; `pull`, for a cotangent of another dtype or shape than its result,
-            or of weights that were not returned.
+        What is refused is that of `forward`. `pull` raises TypeError for a cotangent of another
+        dtype than its result, ValueError for one of another shape or of weights not returned.
 
         Notes
         -----

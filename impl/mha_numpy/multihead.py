@@ -78,17 +78,16 @@ def heads_of(call: CheckedCall) -> Heads:
     parameters, options = call.parameters, call.options
     heads, batch_first = options.num_heads, options.batch_first
     q, k, v = project_to_heads(call.inputs, parameters, heads, batch_first=batch_first)
-    if options.static_k is not None:
-        k = _as_heads(options.static_k, k)
-    if options.static_v is not None:
-        v = _as_heads(options.static_v, v)
+    k, v = _static(options.static_k, k), _static(options.static_v, v)
     if call.masking.appended:
         k = append_keys(k, parameters.bias_k, call.masking.appended)
         v = append_keys(v, parameters.bias_v, call.masking.appended)
     return Heads(q, k, v, call.masking, 1 / math.sqrt(q.shape[-1]), options)
 
 
-def _as_heads(static: Array, projected: Array) -> Array:
-    """Return static_k or static_v (N*H, S, D) as (N, H, S, D), in place of what was projected."""
+def _static(static: Array | None, projected: Array) -> Array:
+    """Return static_k or static_v (N*H, S, D) as (N, H, S, D), or else what was projected."""
+    if static is None:
+        return projected
     n, heads, _, head_dim = projected.shape
     return static.reshape(n, heads, static.shape[1], head_dim).astype(projected.dtype)

@@ -18,16 +18,12 @@ from __future__ import annotations
 
 import math
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.dtypes import FLOAT32, FLOAT64, Array
 from mha_numpy.masks import NO_MASK, Masking
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 FLOAT64_UP_TO = 262_144
 """Numbers that are copied to float64 for their sums: two megabytes at most."""
@@ -101,7 +97,7 @@ def row_sums(rows: Array, *, float64_sums: bool = False) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _ones(length: int, dtype: DTypeLike) -> Array:
+def _ones(length: int, dtype: np.dtype[Any]) -> Array:
     ones = np.ones((length, 1), dtype)
     ones.flags.writeable = False
     return ones

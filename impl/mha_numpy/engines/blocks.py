@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from mha_numpy.softmax import Exponential
 
 
-@dataclass(frozen=True, slots=True)
-class TiledCall:
+class TiledCall(NamedTuple):
     """q (N, H, L, D), k (N, Hkv, S, D), v (N, Hkv, S, Dv), out (N, H, L, Dv), and their masks."""
 
     q: Array
@@ -40,10 +38,7 @@ class TiledCall:
         return range(key_head * group, (key_head + 1) * group)
 
     def keys(self, sample: int, head: int) -> tuple[Array, Array]:
-        """Return k and v of a key head, contiguous, in scratch memory where they are copied for it.
-
-        Products of such rows are faster.
-        """
+        """Return k and v of a key head, copied to be contiguous: their products are faster."""
         k, v = self.k[sample, head], self.v[sample, head]
         if k.flags.c_contiguous and v.flags.c_contiguous:
             return k, v

@@ -69,14 +69,9 @@ def attend_flash(
         merged[...] = 0
         return heads_out, weights
     if tiles is None:
-        tiles = choose_tiles(
-            queries,
-            keys,
-            q.itemsize,
-            2 * n if average_weights else n * key_heads,
-            held=need_weights,
-            least_rows=4 * LEAST_ROWS if average_weights else LEAST_ROWS,
-        )
+        sizes = queries, keys, q.itemsize, 2 * n if average_weights else n * key_heads
+        least = 4 * LEAST_ROWS if average_weights else LEAST_ROWS
+        tiles = choose_tiles(*sizes, held=need_weights, least_rows=least)
     problem = TiledCall(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
     tasks = cut_tasks(n, key_heads, queries, tiles.queries, whole_heads=not average_weights)
     on_all_threads(lambda i: _attend_task(problem, tasks[i], weights, sums), len(tasks))

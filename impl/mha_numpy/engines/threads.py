@@ -164,8 +164,11 @@ def product(left: Array, right: Array, bias: Array | None) -> Array:
     quick = few and has_quick_kernels()
     if quick:
         left = np.asfortranarray(left)
-    with holding_blas(0 if quick else multiplications):
+    if quick or multiplications <= BLAS_SPREADS_FROM:
         out: Array = left.dot(right.T)
+    else:
+        with holding_blas(multiplications):
+            out = left.dot(right.T)
     if bias is not None:
         out += bias
     return out

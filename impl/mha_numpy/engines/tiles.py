@@ -124,7 +124,6 @@ def tiles_between(bounds: list[int], most: int) -> list[slice]:
     return [
         tile
         for start, stop in pairwise(bounds)
-        if stop > start
         for tile in slices(start, stop, even_length(stop - start, most))
     ]
 

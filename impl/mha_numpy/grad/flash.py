@@ -21,9 +21,8 @@ Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tile
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -55,8 +54,7 @@ FARTHEST_SUM = 2.0**30
 from overflow and underflow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backward:
+class Backward(NamedTuple):
     """One pull: the problem, the sums of its rows, and the cotangents of heads_out and weights."""
 
     problem: TiledCall
@@ -80,18 +78,16 @@ def attend_flash_vjp(
 
     `pull` does not read the weights. `tiles` are those of the backward pass.
     """
-    keys = k.shape[2]
-    rows = q.shape[:3]
+    rows, keys = q.shape[:3], k.shape[2]
     sums = RowSums(np.zeros(rows, q.dtype), np.ones(rows, q.dtype), np.zeros(rows, np.bool_))
     heads_out, weights = attend_flash(q, k, v, masking, scale, need_weights=need_weights, sums=sums)
     if weights is not None:
-        unseen = np.broadcast_to(masking.unseen(q.shape[2], keys, q.dtype), q.shape[:3])
+        unseen = np.broadcast_to(masking.unseen(rows[2], keys, q.dtype), rows)
         heads_out[unseen] = weights[unseen] = 0
         sums.total[unseen] = 1
     if tiles is None:
-        heads = len(k) * k.shape[1]
-        shape = q.shape[2], keys, q.itemsize, heads
-        tiles = choose_tiles(*shape, most_keys=TILE_KEYS, most_bytes=TILE_BYTES)
+        sizes = q.shape[2], keys, q.itemsize, len(k) * k.shape[1]
+        tiles = choose_tiles(*sizes, most_keys=TILE_KEYS, most_bytes=TILE_BYTES)
     problem = TiledCall(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
 
     def pull(d_heads: Array, d_weights: Array | None, into: HeadGradients) -> None:

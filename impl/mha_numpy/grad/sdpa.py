@@ -47,12 +47,8 @@ def scaled_dot_product_attention_vjp(
         d_key = scale * dS^T query, d_mask = dS, each summed over what was broadcast.
 
     Shapes, masks, options and refusals are those of `scaled_dot_product_attention`; each gradient
-    has the shape and dtype of its argument.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As the attention does; `pull`, for a cotangent of another dtype or shape than output.
+    has the shape and dtype of its argument. `pull` raises TypeError for a cotangent of another
+    dtype than output, and ValueError for one of another shape.
 
     Notes
     -----
