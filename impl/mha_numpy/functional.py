@@ -58,7 +58,8 @@ def multi_head_attention_forward(
         k_proj_weight (E, kdim), v_proj_weight (E, vdim); in_proj_bias (3E,);
         bias_k, bias_v (1, 1, E); out_proj_weight (E_out, E), out_proj_bias (E_out,);
         static_k, static_v (N*H, S, D) stand in for the projected key and value.
-        output (L, N, E_out); masks and weights as in the layer's `forward`.
+        key_padding_mask (N, S), or (S,) without N; attn_mask (L, S) or (N*H, L, S).
+        output (L, N, E_out); weights as in the layer's `forward`.
 
     `rng` is what dropout draws from, needed where `training` and `dropout_p` > 0. Raises TypeError
     for arrays that are not all of one dtype, ValueError for shapes that do not fit each other and

@@ -74,7 +74,7 @@ class OfRows(nn.Module):
         super().__init__()
         self.num_heads = num_heads
         self.qkv, self.proj = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
-        future = torch.ones(4096, 4096, dtype=torch.bool).triu(1)
+        future = torch.ones(2200, 2200, dtype=torch.bool).triu(1)
         self.register_buffer("future", future, persistent=False)
 
     def forward(self, x, attn_mask=None):

@@ -1,7 +1,8 @@
-"""Whether the answers are right but for the order of the output's axes."""
+"""Whether the answers are right but for the order of the output's axes, or for those of size 1."""
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,13 @@ import numpy as np
 from mha_parity.catalogue import Attention
 from mha_parity.core.compare import as_float64
 from mha_parity.core.verdict import Diagnosis
+from mha_parity.diagnose.evidence import TELLING, Observation
 from mha_parity.oracle.error_bound import roundoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.evidence import Observation
 
 AXES = ("samples", "rows", "columns")
 RIGHT, *ORDERS = permutations(range(len(AXES)))
@@ -27,6 +28,9 @@ def name_axis_order(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
     wrong = [each for each in seen if each.failing and each.answer is not None]
     if not wrong or any(_is_right_in(each, RIGHT) for each in wrong):  # a matter of digits
         return ()
+    # About rows that see no key torch disagrees with itself.
+    if lost := _lost_axes([o for o in wrong if not o.problem.masked_rows().any()]):
+        return (lost,)
     for order in ORDERS:
         if all(_is_right_in(each, order) for each in wrong):
             came = ", ".join(AXES[axis] for axis in order)
@@ -42,6 +46,39 @@ def name_axis_order(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
                 ),
             )
     return ()
+
+
+def _lost_axes(wrong: Sequence[Observation]) -> Diagnosis | None:
+    """Return which axes every answer lacks where they have one element, if it is right else."""
+    every: list[set[int]] = []  # of each answer the axes of one element
+    without = True  # whether each lacks all of them
+    for each in wrong:
+        expected = each.of(Attention).answer
+        if each.answer is None or expected is None:
+            return None
+        right, found = expected.output, each.answer.output
+        ones = {axis for axis, size in enumerate(right.shape) if size == 1}
+        lost = right.ndim - found.ndim
+        longer = [size for size in found.shape if size != 1]
+        if not 0 < lost <= len(ones) or longer != [size for size in right.shape if size != 1]:
+            return None
+        whole = dataclasses.replace(each.answer, output=each.answer.output.reshape(right.shape))
+        if Observation(each.problem, whole, failing=True).error_in_tolerances > TELLING:
+            return None
+        every.append(ones)
+        without = without and lost == len(ones)
+    axes = every and (set.union(*every) if without else set.intersection(*every))
+    if not axes:
+        return None
+    return Diagnosis(
+        bug=None,
+        title=f"the output lacks the axis of {' and that of '.join(AXES[a] for a in sorted(axes))} "
+        f"where it has one element",
+        remedy="name the axis that squeeze() is to drop, or reshape to (N, L, E)",
+        explains=1.0,
+        confident=True,
+        evidence=f"with the axes put back all {len(wrong)} failing answers compared are right",
+    )
 
 
 def _is_right_in(each: Observation, order: tuple[int, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""An output whose axes come in another order is said to be that, and a matter of digits is not."""
+"""An output whose axes come in another order, or are left out, is said to be that."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from mha_parity.diagnose.evidence import Observation
 from mha_parity.diagnose.output_axes import name_axis_order
 
 CASES = ("qkv-N3-L5-S5-H2-D4-float64-s1", "qkv-N5-L5-S5-H2-D4-causal-float64-s2")
+ONE_ROW = "qkv-N3-L1-S5-H2-D4-cross-float64-s1"
+ONE_SAMPLE = "qkv-N1-L5-S5-H2-D4-float64-s2"
+ONE_OF_BOTH = "qkv-N1-L1-S5-H2-D4-cross-float64-s3"
 OFFER = make_offer(form="qkv", projection="none", inputs=("self", "cross"), attn=("none", "causal"))
 
 
@@ -51,3 +54,38 @@ def test_infinities_of_both_are_compared_by_place() -> None:
     observed = Observation(problem, Answer(output=off.swapaxes(0, 1)), failing=True)
     assert not any(np.isnan(off.ravel()))
     assert 1 == len(name_axis_order([observed]))
+
+
+def squeezed(problem: Problem) -> Answer:
+    """Return the right output without its axes of one element."""
+    return Answer(output=answer_of(Attention, problem).output.squeeze())
+
+
+@pytest.mark.parametrize(
+    ("words", "axes"),
+    [
+        ((ONE_ROW, ONE_SAMPLE), "of samples and that of rows"),
+        ((ONE_ROW, ONE_OF_BOTH), "of samples and that of rows"),
+        ((ONE_ROW,), "of rows"),
+    ],
+)
+def test_axes_of_one_element_that_are_dropped_are_named(words: tuple[str, ...], axes: str) -> None:
+    """squeeze() drops those of one sample and of one query; wrong values are none of these."""
+    problems = [make_problem(parse(each)) for each in words]
+    (found,) = diagnose(
+        FunctionCandidate("squeezed", squeezed, OFFER), [(p, squeezed(p)) for p in problems]
+    )
+    assert f"the output lacks the axis {axes} where it has one element" == found.title
+    assert f"all {len(words)} failing answers" in found.evidence
+    wrong = [Answer(output=-squeezed(each).output) for each in problems]
+    pairs = zip(problems, wrong, strict=True)
+    assert () == name_axis_order([Observation(p, each, failing=True) for p, each in pairs])
+
+
+def test_one_axis_of_two_is_the_one_that_all_answers_lack() -> None:
+    """Where one of two is dropped, another answer shows which."""
+    problems = [make_problem(parse(each)) for each in (ONE_ROW, ONE_OF_BOTH)]
+    answers = (Answer(output=answer_of(Attention, p).output.squeeze(1)) for p in problems)
+    pairs = zip(problems, answers, strict=True)
+    (found,) = name_axis_order([Observation(p, each, failing=True) for p, each in pairs])
+    assert "the axis of rows where" in found.title
