@@ -20,7 +20,7 @@ NOTE = "dropout of everything: with dropout 1 the output is NaN."
 
 
 def noted(problem: Problem, answer: Answer, tolerances: float) -> tuple[Problem, Answer]:
-    """Return an answer with a finding of a check, and an error of so many tolerances."""
+    """Return an answer with a finding of a check, and an error of that number of tolerances."""
     low, high = 0.0, 1.0
     for _ in range(60):  # by bisection: the tolerance is the oracle's
         middle = (low + high) / 2
