@@ -51,3 +51,9 @@ def keeps_padding(
     kept = None if key_padding_mask is None else key_padding_mask[:, None, None]
     rows = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=kept)
     return rows.transpose(1, 2).flatten(2) @ out_proj_weight.T
+
+
+def with_normaliser(query, key, value):
+    """Return rows (N, H, L, D) and the logarithm of each row's sum (N, H, L), which may be wrong."""
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    return scores.softmax(dim=-1) @ value, 2 * scores.logsumexp(dim=-1)

@@ -11,6 +11,7 @@ import pytest
 
 from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.digits import error_analysis
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from mha_parity.catalogue.base import Triple
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
+
+
+IN_FLOAT32 = make_offer(form="qkv", projection="none", inputs=("self", "cross"), dtype=("float32",))
 
 
 class Powered(Attention):
@@ -182,3 +186,20 @@ def test_a_small_error_of_a_formula_is_no_rounding(caller: Callable[..., Caller]
     found = error_analysis(caller(powered(lambda z: z * 1.0003)))
     assert found is not None
     assert not found.rounding
+
+
+class ShortWeights(Attention):
+    """The weights are rounded to the eight digits of bfloat16, in float32."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Round by scaling with the power of two below."""
+        weights = super().softmax(scores)
+        unit = np.exp2(np.floor(np.log2(np.maximum(weights, 1e-30))) - 7)
+        return np.asarray(np.round(weights / unit) * unit, dtype=weights.dtype)
+
+
+def test_heads_that_all_round_are_said_to_be_all(caller: Callable[..., Caller]) -> None:
+    """In float32 each element of a head may err by less than what no rounding imitates."""
+    found = error_analysis(caller(ShortWeights, IN_FLOAT32))
+    assert found is not None
+    assert ("", "weights", "bfloat16") == (found.heads, found.stage, found.dtype)

@@ -51,6 +51,14 @@ def test_scores_by_name_are_no_weights_either() -> None:
     assert "what comes with the output is `qk`: no weights" in row.reason
 
 
+def test_one_number_a_row_is_said_not_to_be_judged() -> None:
+    """A kernel's log-sum-exp is no torch result: it may be wrong, and the report says so."""
+    verdict = judged_scores("with_normaliser")
+    assert Outcome.PASS == verdict.outcome, verdict
+    (row,) = [r for r in verdict.features if (r.axis, r.value) == ("weights", "per_head")]
+    assert "as a log-sum-exp of the scores, which is not judged" in row.reason
+
+
 def test_scores_that_are_named_weights_are_wrong() -> None:
     """The same array under a name of weights is judged as weights."""
     verdict = judged_scores("LogitsForWeights")

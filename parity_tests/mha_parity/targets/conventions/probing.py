@@ -179,13 +179,16 @@ def accepts(convention: Convention, case: Case) -> ProbeResult:
 def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -> ProbeResult:
     if case.weights == "none":
         return ProbeResult(offered=True)
-    n, _, *matrix = whole
+    n, heads, *matrix = whole
     wanted = whole if case.weights == "per_head" else (n, *matrix)
     shape = None if answer.weights is None else answer.weights.shape
     if shape == wanted:
         return ProbeResult(offered=True)
     seen = f"what comes with the output has shape {shape}"
     seen = "no weights are returned" if shape is None else seen
+    # One number a row, as kernels return for their backward pass.
+    if shape in {(n, heads, matrix[0]), (n, heads, matrix[0], 1), (n, matrix[0], heads)}:
+        seen += ", as a log-sum-exp of the scores, which is not judged"
     return ProbeResult(offered=False, reason=seen)
 
 
