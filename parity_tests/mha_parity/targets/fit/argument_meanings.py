@@ -144,7 +144,8 @@ def random_source(*, streams: bool = False) -> Any:
 def meanings(name: str) -> tuple[str, ...]:
     """Return what an argument of this name may mean; () if nothing is known."""
     if is_weight(name) and parts(name) and not PROBABILITY.search(name):
-        return ("matrix",) if len(parts(name)) == 1 else PACKED
+        packed = PACKED[::-1] if name == "in_proj_weight" else PACKED  # torch's is (3E, E)
+        return ("matrix",) if len(parts(name)) == 1 else packed
     if name.lower() in {"kernel", "weight", "w"}:
         return PACKED
     plain = snake_case(name)

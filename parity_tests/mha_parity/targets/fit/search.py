@@ -6,6 +6,7 @@ query's. What fits none is taken by the nearest, if names leave nothing open or 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
@@ -41,6 +42,7 @@ UNAPPLIED = "the output weights are not applied"
 EXCHANGED = "keys and values are exchanged"
 SHARED = "{} is projected with the weights of {}"
 SHARES = (("k", "q"), ("q", "k"), ("v", "q"), ("v", "k"))
+TRIALS_RAISED = 160  # that raise, of one way to build a class of which none is answered
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
 
 
@@ -73,10 +75,23 @@ class Search:
         """Try candidates in order until one computes attention; return it, or else the nearest.
 
         At most TRIALS are tried: under a limit of time the verdict would depend on the machine.
+        Of a class TRIALS_RAISED calls that all raise put off what else is built the same way.
         """
-        for candidate in islice(candidates, TRIALS):
+        raised: Counter[object] = Counter()
+        put_off: list[Interpretation] = []
+
+        def in_order() -> Iterator[Interpretation]:
+            for each in candidates:
+                if _built(each) and raised[_built(each)] >= TRIALS_RAISED:
+                    put_off.append(each)
+                else:
+                    yield each
+            yield from put_off
+
+        for candidate in islice(in_order(), TRIALS):
             trial = self.tried(candidate)
             self.trials.append(trial)
+            raised[_built(candidate)] += 1 if trial.raised else -TRIALS
             if trial.exact:
                 return self._seeing_all(trial)
         return max(self.trials, key=lambda each: round(each.correlation, 6), default=None)
@@ -130,6 +145,11 @@ class Search:
         ]
         best = max(trials, key=lambda each: (each.exact, each.correlation))
         return best if best.exact else _but_for_one_mistake(best, problem, answer.output)
+
+
+def _built(candidate: Interpretation) -> object:
+    """Return what the constructor of a class gets; None of a function."""
+    return candidate.construction and candidate.construction.meanings
 
 
 def _but_for_one_mistake(
