@@ -51,6 +51,8 @@ _SIZE = re.compile(r"len|size|dim|width|n_embd|channels|features|num|max|^n_|blo
 
 _A_SWITCH = re.compile(r"^(use_|with_)?mask(ed|ing)?$")
 # What a switch decides of another mask: which of its arrays it hides.
+# Masks of calls that are None by default; as a number `keep` is a rate of dropout.
+_MARKS = re.compile(r"keep|visible|allowed|blocked")
 _OF_A_MASK = re.compile(r"(^|_)(kv|keys?|quer(y|ies)|values?|pad(ding|ded)?|only)(_|$)")
 
 
@@ -69,6 +71,8 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     hidden = of == "call" and plain == "h" and default is None  # no number of heads is None
     if certain := next(of_call, Role.INPUT if hidden else None):
         return certain
+    if of == "call" and default is None and _MARKS.fullmatch(plain):
+        return Role.MASK
     found = next((each for each, pattern in _BY_NAME if re.search(pattern, plain)), None)
     if found is Role.MASK and switch and _OF_A_MASK.search(plain):
         return Role.OTHER

@@ -113,3 +113,11 @@ def test_what_is_only_filled_up_is_not_tried() -> None:
     statuses = {each.name: each.status for each in verdict.parameters}
     assert (Status.TRIED, Status.NOT_TRIED) == (statuses["q"], statuses["layer_number"])
     assert "parameters not tried: layer_number" in verdict.sentence
+
+
+@pytest.mark.parametrize("name", ["keep", "visible", "allowed", "blocked"])
+def test_a_word_for_what_is_seen_is_a_mask_where_it_is_none_by_default(name: str) -> None:
+    """Kills a mask that is passed in no case since its name says none; a number is a rate."""
+    assert Role.MASK is role(name, "call", None)
+    assert Role.MASK is not role(name, "call", 0.9)
+    assert Role.MASK is not role(name, "constructor", None)
