@@ -123,3 +123,26 @@ def doubled(params, x, num_heads):
     rows = np.split(dense(params["qkv"], x), 3, axis=-1)
     q, k, v = (split(each, num_heads) for each in rows)
     return dense(params["out"], attend(2 * q, k, v))
+
+
+def affine(x, params, name):
+    """Return a Linear of a state dict, whose keys are put together."""
+    rows = x @ params[f"{name}.weight"].T
+    bias = params.get(f"{name}.bias")
+    return rows if bias is None else rows + bias
+
+
+def of_a_state(params, x, context=None, n_heads=1):
+    """Right: weights (out, in) and biases by their names in a state dict."""
+    rows = (x, x if context is None else context)
+    named = (("Wq", rows[0]), ("Wk", rows[1]), ("Wv", rows[1]))
+    q, k, v = (split(affine(each, params, name), n_heads) for name, each in named)
+    return affine(attend(q, k, v), params, "Wo")
+
+
+def of_a_state_crossed(params, x, context=None, n_heads=1):
+    """Wrong: takes keys as values, and values as keys."""
+    rows = (x, x if context is None else context)
+    named = (("Wq", rows[0]), ("Wv", rows[1]), ("Wk", rows[1]))
+    q, k, v = (split(affine(each, params, name), n_heads) for name, each in named)
+    return affine(attend(q, k, v), params, "Wo")

@@ -27,6 +27,7 @@ judged = checks_of(FILE, cases=20, dtypes=("float64",))
         ("by_letter", "q, k, v, o applied as X @ W"),
         ("in_a_tuple", "w_k, w_q, w_v, w_o applied as X @ W"),
         ("heads_behind_inputs", "wq, wk, wv, wo"),
+        ("of_a_state", "Wq.weight, Wq.bias, Wk.weight, Wk.bias"),
     ],
 )
 def test_right_ones_pass(name: str, said: str) -> None:
@@ -45,6 +46,7 @@ def test_right_ones_pass(name: str, said: str) -> None:
         "in_a_tuple_crossed",
         "by_letter_crossed",
         "heads_behind_inputs_crossed",
+        "of_a_state_crossed",
     ],
 )
 def test_wrong_ones_fail(name: str) -> None:
@@ -54,6 +56,8 @@ def test_wrong_ones_fail(name: str) -> None:
 
 
 def test_keys_of_what_is_called_are_read() -> None:
-    """The names stand in tuples, and in functions of the same file."""
+    """The names stand in tuples, and in functions of the same file; or are put together there."""
+    whole = {*keys_read(load.load(f"{SUBJECTS}/{FILE}:of_a_state"))}
+    assert {"Wq.weight", "Wq.bias", "Wo.bias"} <= whole
     assert {"qkv", "out", "kernel", "bias"} <= {*keys_read(load.load(f"{SUBJECTS}/{FILE}:nested"))}
     assert {"wq", "wk", "wv", "wo"} <= {*keys_read(load.load(f"{SUBJECTS}/{FILE}:flat"))}

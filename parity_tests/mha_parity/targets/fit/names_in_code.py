@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dis
 import inspect
+import re
 import textwrap
 from contextlib import suppress
 from functools import lru_cache
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 KEPT_CLASSES = 4  # whose code is read once: three questions are asked of each
 _UNPACKS = "UNPACK_SEQUENCE"
 _OF_HEADS = frozenset({"heads", "head_dim", "width"})
+_ENDING = re.compile(r"[./][A-Za-z]\w*")
 _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
@@ -56,17 +58,22 @@ def numbers_read(function: Any) -> dict[str, str]:
 
 
 def keys_read(function: Any) -> tuple[str, ...]:
-    """Return the words among the strings of a function and of those of its module that it calls."""
+    """Return the words among the strings of a function and of those of its module that it calls.
+
+    Behind them each word with each ending of theirs, as `.weight` of f"{name}.weight".
+    """
     found: dict[str, None] = {}
+    endings: dict[str, None] = {}
     todo, seen = [inspect.unwrap(function)], set()
     while todo:
         each = todo.pop()
         seen.add(id(each))
         code, scope = getattr(each, "__code__", None), getattr(each, "__globals__", {})
         found |= {word: None for word in _strings(code) if word.isidentifier()}
+        endings |= {each: None for each in _strings(code) if _ENDING.fullmatch(each)}
         called = (inspect.unwrap(scope[n]) for n in _names(code) if callable(scope.get(n)))
         todo += [f for f in called if id(f) not in seen and f.__module__ == function.__module__]
-    return tuple(found)
+    return (*found, *(word + ending for word in found for ending in endings))
 
 
 def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:

@@ -68,6 +68,8 @@ def weight_readings(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightA
 def in_dictionary(keys: Sequence[str]) -> Iterator[WeightArgument]:
     """Yield how a dictionary of all weights may hold them, likeliest first."""
     named = [key for key in keys if _key_parts(key)]
+    if put_together := [key for key in named if not key.isidentifier()]:
+        named = put_together  # what they begin with is no key
     weighed = [key for key in named if not _is_bias(key)]
     leaves = [(w, b) for w in _LEAF_WEIGHTS for b in _LEAF_BIASES if {w, b} <= set(keys)]
     if not set(names.ROWS) <= {part for key in weighed for part in _key_parts(key)}:
@@ -107,6 +109,8 @@ def _key_parts(key: str) -> tuple[str, ...]:
 
 
 def _is_bias(name: str) -> bool:
+    if not name.isidentifier():  # "Wq.bias"
+        return name.endswith(tuple(f".{each}" for each in _LEAF_BIASES))
     no_weight = not names.is_weight(name) and names.plain(name) != "w"
     return no_weight and bool(names.bias_parts(name))
 
