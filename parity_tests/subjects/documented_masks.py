@@ -192,6 +192,14 @@ class OneForEachSampleUnsaid(OneForEachSample):
     """Wrong likewise, and nothing is said of the mask."""
 
 
+class OneForEachSampleUnnamed(OneForEachSample):
+    """Wrong likewise, by a name that says nothing."""
+
+    def forward(self, x, shown=None):
+        """Return (N, L, E)."""
+        return super().forward(x, shown)
+
+
 class OneForEachSampleInOrder(OneForEachSample):
     """Right.
 
@@ -389,4 +397,35 @@ class Annotated(_Layer):
             for linear, rows in ((self.query, query), (self.key, key), (self.value, value))
         )
         out = nn.functional.scaled_dot_product_attention(q, k, v, floats[:, None])
+        return self.proj(out.transpose(1, 2).flatten(2))
+
+
+class AnnotatedWithFloats(Annotated):
+    """Wrong. Its mask is annotated as booleans or floats, and floats are added twice."""
+
+    def forward(self, q, k, v, attn_mask: torch.BoolTensor | torch.FloatTensor | None = None):
+        """Return (N, L, E); True keeps."""
+        if attn_mask is not None and attn_mask.dtype != torch.bool:
+            return self._added(q, k, v, 2 * attn_mask.expand(len(q), -1, -1))
+        return self.attend(q, k, v, None if attn_mask is None else ~attn_mask)
+
+
+class AnnotatedAsIntegers(_Layer):
+    """Wrong. Integers, by which its mask is annotated, hide by a score of -1 alone."""
+
+    def forward(self, q, k, v, attention_mask: torch.LongTensor | None = None):
+        """Return (N, L, E)."""
+        if attention_mask is None or attention_mask.dtype == torch.bool:
+            hidden = None if attention_mask is None else ~attention_mask[:, None, None]
+            return self.attend(q, k, v, hidden)
+        return self._added(q, k, v, -1.0 * (1 - attention_mask))
+
+    def _added(self, query, key, value, floats):
+        """Return (N, L, E) with floats of each key added to the scores."""
+        q, k, v = (
+            linear(rows).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for linear, rows in ((self.query, query), (self.key, key), (self.value, value))
+        )
+        bias = floats[:, None, None].to(q.dtype)
+        out = nn.functional.scaled_dot_product_attention(q, k, v, bias)
         return self.proj(out.transpose(1, 2).flatten(2))

@@ -15,8 +15,8 @@ class TorchsNames:
         self.w_out, self.b_out = out_weight, out_bias
         self.num_heads = num_heads
 
-    def __call__(self, query, key, value):
-        """Return (N, L, E)."""
+    def __call__(self, query, key, value, mask=None):
+        """Return (N, L, E); True of a mask (N, H, L, S) keeps."""
         n, _, width = query.shape
         matrices = [self.w_in[i * width : (i + 1) * width] for i in range(3)]
         biases = dict(zip(self.order, np.split(self.b_in, 3), strict=True))
@@ -27,6 +27,7 @@ class TorchsNames:
             for name, rows, matrix in zip("qkv", (query, key, value), matrices, strict=True)
         )
         scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1]).astype(q.dtype)
+        scores = scores if mask is None else np.where(mask, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         out = weights / weights.sum(axis=-1, keepdims=True) @ v
         return out.transpose(0, 2, 1, 3).reshape(query.shape) @ self.w_out.T + self.b_out

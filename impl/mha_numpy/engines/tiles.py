@@ -121,12 +121,13 @@ def mask_part(mask: Array, queries: slice, keys: slice) -> Array:
 
 def tiles_between(bounds: list[int], most: int) -> list[slice]:
     """Return tiles of even length that cover first ... last bound and start at each of them."""
-    return [
-        tile
-        for start, stop in pairwise(bounds)
-        for tile in slices(start, stop, even_length(stop - start, most))
-    ]
+    parts = ((start, stop, even_length(stop - start, most)) for start, stop in pairwise(bounds))
+    return [tile for each in parts for tile in slices(*each)]
 
 
-future_mask = lru_cache(maxsize=8)(causal_hidden)
-"""`causal_hidden` of a tile, kept: not to be written."""
+@lru_cache(maxsize=8)
+def future_mask(queries: int, keys: int, first: int) -> Array:
+    """Return `causal_hidden` of a tile, kept: not to be written."""
+    hidden = causal_hidden(queries, keys, first=first)
+    hidden.flags.writeable = False
+    return hidden

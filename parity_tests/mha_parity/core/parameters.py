@@ -49,6 +49,10 @@ ESSENTIAL = frozenset({
 })  # fmt: skip
 
 
+# Why a mask that is passed is not tried: whether it reaches every sample is not seen.
+ONE_SAMPLE = "passed with one sample alone, beside the causal rule of the target"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
     """One parameter; ``of`` is "constructor" or "call", ``default`` its repr ("" if required).
@@ -104,7 +108,7 @@ def with_status(
 def _status(parameter: Parameter, passed: Mapping[str, bool], excluded: Collection[str]) -> Status:
     # As many keys as queries are no trial of another number.
     other = None if parameter.role is Role.KEYS else passed.get(parameter.key)
-    if other:
+    if other and parameter.reason != ONE_SAMPLE:
         return Status.TRIED
     if parameter.name in excluded:
         return Status.EXCLUDED

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import label
-from mha_parity.core.parameters import NO_ANSWER, Role, Status
+from mha_parity.core.parameters import NO_ANSWER, ONE_SAMPLE, Role, Status
 
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
@@ -351,6 +351,8 @@ def _way_out(untried: list[Parameter]) -> str:
         remedy = f"say what it means by {' and by '.join(open_meanings)}"
     else:
         remedy = f"judge an adapter that passes {it}, which `mha-parity adapt` begins"
+    if reasons == ONE_SAMPLE:
+        return f"{names}: {ONE_SAMPLE}; exclude {it} with --without {without}"
     return (
         f"no case passed {names}{': ' + reasons if reasons else ''}; {remedy}, name another "
         f"--convention, or exclude {it} with --without {without}"

@@ -200,6 +200,9 @@ class Observation:
             yield 0.0 if first.answer is second.answer else np.inf
             return
         allowed = max(self._allowed(first), self._allowed(second))
+        if skipped is not None and skipped.shape != self.skipped.shape:
+            yield np.inf
+            return
         skipped = self.skipped if skipped is None else self.skipped | skipped
         yield max_distance(first.answer.output, second.answer.output, skipped) / allowed
         weights = self._weights_gap(first.answer.weights, second.answer.weights)

@@ -71,7 +71,7 @@ def _lost_axes(wrong: Sequence[Observation]) -> Diagnosis | None:
     if not axes:
         return None
     return Diagnosis(
-        bug=None,
+        bug="squeeze-l1" if without else None,
         title=f"the output lacks the axis of {' and that of '.join(AXES[a] for a in sorted(axes))} "
         f"where it has one element",
         remedy="name the axis that squeeze() is to drop, or reshape to (N, L, E)",

@@ -74,9 +74,9 @@ def test_masks_of_other_names_and_of_a_constructor(name: str, outcome: Outcome) 
     [
         ("OneForEachSample", Outcome.FAIL),
         ("OneForEachSampleInOrder", Outcome.PASS),
-        ("OneForEachSampleUnsaid", Outcome.INCONCLUSIVE),
+        ("OneForEachSampleUnsaid", Outcome.FAIL),
         ("OneForEachSampleRequired", Outcome.FAIL),
-        ("WithPadding", Outcome.INCONCLUSIVE),
+        ("WithPadding", Outcome.FAIL),
         ("weighted", Outcome.FAIL),
         ("weighted_by_floats", Outcome.PASS),
         ("weighted_by_large_numbers", Outcome.PASS),
@@ -118,8 +118,8 @@ def test_a_documented_shape_that_raises_is_said_beside_those_that_do_not() -> No
 
 def test_a_mask_that_is_understood_of_one_sample_alone_is_untried() -> None:
     """The sentence names it, though its name says nothing."""
-    sentence = judged("OneForEachSampleUnsaid").sentence
-    assert "no case passed `keep` (mask): `keep` is understood of one sample alone" in sentence
+    sentence = judged("OneForEachSampleUnnamed").sentence
+    assert "no case passed `shown` (mask): `shown` is understood of one sample alone" in sentence
 
 
 @pytest.mark.parametrize(
@@ -219,3 +219,11 @@ def test_a_mask_that_is_annotated_as_booleans_gets_no_floats() -> None:
     assert Outcome.PASS is verdict.outcome, verdict.sentence
     floats = [r for r in verdict.features if r.value in {"float2d", "float3d"} and r.cases]
     assert not floats
+
+
+def test_a_mask_that_is_annotated_as_floats_too_gets_them() -> None:
+    """Kills floats left out by one of several types: a wrong layer passed."""
+    verdict = check_subject(
+        "documented_masks.py:AnnotatedWithFloats", cases=40, dtypes=("float64",)
+    )
+    assert Outcome.FAIL is verdict.outcome, verdict.sentence

@@ -54,9 +54,10 @@ def test_rows_move_whatever_shape_an_output_has(
 
 
 def test_a_mask_of_rows_says_the_padding_of_one_sample() -> None:
-    """Kills no case for a mask (L, S) beside a causal rule: the run was inconclusive."""
+    """It is passed, which may show that it is wrong; that it is right in other samples is open."""
     verdict = check_subject("hides_by_itself.py:OfRows", cases=40, dtypes=("float64",))
-    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert Outcome.INCONCLUSIVE is verdict.outcome, verdict.sentence
+    assert "`attn_mask` (mask): passed with one sample alone" in verdict.sentence
     (row,) = (r for r in verdict.features if (r.axis, r.value) == ("padding", "bool"))
     assert 0 < row.cases
 

@@ -56,7 +56,9 @@ def test_one_number_a_row_is_said_not_to_be_judged() -> None:
     verdict = judged_scores("with_normaliser")
     assert Outcome.PASS == verdict.outcome, verdict
     (row,) = [r for r in verdict.features if (r.axis, r.value) == ("weights", "per_head")]
-    assert "as a log-sum-exp of the scores, which is not judged" in row.reason
+    assert (
+        "one number a row comes with the output, as a log-sum-exp, and is not judged" == row.reason
+    )
 
 
 def test_scores_that_are_named_weights_are_wrong() -> None:

@@ -188,7 +188,7 @@ def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -
     seen = "no weights are returned" if shape is None else seen
     # One number a row, as kernels return for their backward pass.
     if shape in {(n, heads, matrix[0]), (n, heads, matrix[0], 1), (n, matrix[0], heads)}:
-        seen += ", as a log-sum-exp of the scores, which is not judged"
+        seen = "one number a row comes with the output, as a log-sum-exp, and is not judged"
     return ProbeResult(offered=False, reason=seen)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.parameters import ESSENTIAL, Role
+from mha_parity.core.parameters import ESSENTIAL, ONE_SAMPLE, Role
 from mha_parity.targets.masks.documented import (
     with_documented_integers,
     without_floats,
@@ -138,6 +138,22 @@ def _by_inputs(
     )  # fmt: skip
 
 
+def _leave_open_other_samples(
+    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
+) -> None:
+    """Keep of which masks beside a causal rule of the target's own one sample alone is asked.
+
+    A mask (L, S) can say the padding of one sample there: what fails is wrong, and what holds for
+    one may reach no other.
+    """
+    found = [r for layout, each in by_layout.items() if layout != "unbatched" for r in each]
+    for each in found if convention.hides_future else ():
+        axes = {axis for taken in each.taken for axis in taken.axes}
+        marks = all(taken.kind not in {SWITCH, LENGTHS} for taken in each.taken)
+        if each.taken and marks and not axes & {"N", "NH"}:
+            convention.untried[each.parameter.key] = ONE_SAMPLE
+
+
 def _experiments(convention: Convention, layout: str) -> tuple[MaskExperiment, ...]:
     """Return the experiment with unequal numbers of queries and keys, then that with equal ones."""
     if "cross" not in convention.offer["inputs"]:
@@ -186,6 +202,7 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     read = dict.fromkeys(answered_otherwise(convention, by_layout))
     convention.remarks = (*convention.remarks, *read)
     convention.masks = MaskPlan(by_layout, convention.hides_future, exclusive, enabling)
+    _leave_open_other_samples(convention, by_layout)
     offer = convention.offer | {"layout": tuple(by_layout)}
     plain = convention.plain_case()
     convention.offer = convention.masks.offered(offer, plain)
