@@ -57,3 +57,15 @@ def with_normaliser(query, key, value):
     """Return rows (N, H, L, D) and the logarithm of each row's sum (N, H, L), which may be wrong."""
     scores = query @ key.mT / query.shape[-1] ** 0.5
     return scores.softmax(dim=-1) @ value, 2 * scores.logsumexp(dim=-1)
+
+
+def with_normaliser_as_column(query, key, value):
+    """Return the same with an axis of one element behind (N, H, L, 1)."""
+    rows, normaliser = with_normaliser(query, key, value)
+    return rows, normaliser[..., None]
+
+
+def with_normaliser_by_rows(query, key, value):
+    """Return the same with the heads behind the rows (N, L, H)."""
+    rows, normaliser = with_normaliser(query, key, value)
+    return rows, normaliser.mT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,17 +92,29 @@ def from_findings(
     }
     return (
         tuple(each for check, each in named_checks.items() if check not in EXTRA_CHECKS),
-        tuple(each for check, each in named_checks.items() if check in EXTRA_CHECKS),
+        tuple(
+            replace(each, explains=_share(failing, check))
+            for check, each in named_checks.items()
+            if check in EXTRA_CHECKS
+        ),
     )
+
+
+def _share(failing: Sequence[Observation], check: str) -> float:
+    """Return the share of the failing cases that have a finding of a check."""
+    return sum(_has(each, check) for each in failing) / len(failing)
+
+
+def _has(each: Observation, check: str) -> bool:
+    notes = () if each.answer is None else each.answer.notes
+    return any(note.startswith(f"{check}: ") for note in notes)
 
 
 def _shared(failing: Sequence[Observation], check: str) -> str:
     """Return the one feature of all cases with a finding that other failing cases lack; or ""."""
     sides: dict[bool, list[dict[str, str]]] = {True: [], False: []}
     for each in failing:
-        notes = () if each.answer is None else each.answer.notes
-        has_it = any(note.startswith(f"{check}: ") for note in notes)
-        sides[has_it].append(each.problem.case.features())
+        sides[_has(each, check)].append(each.problem.case.features())
     if len(sides[True]) < ALONE_IN:
         return ""
     first, *others = sides[True]

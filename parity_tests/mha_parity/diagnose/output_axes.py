@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue import Attention
+from mha_parity.catalogue import Attention, catalogue
 from mha_parity.core.compare import as_float64
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import TELLING, Observation
@@ -50,35 +50,45 @@ def name_axis_order(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
 
 def _lost_axes(wrong: Sequence[Observation]) -> Diagnosis | None:
     """Return which axes every answer lacks where they have one element, if it is right else."""
-    every: list[set[int]] = []  # of each answer the axes of one element
-    without = True  # whether each lacks all of them
-    for each in wrong:
-        expected = each.of(Attention).answer
-        if each.answer is None or expected is None:
-            return None
-        right, found = expected.output, each.answer.output
-        ones = {axis for axis, size in enumerate(right.shape) if size == 1}
-        lost = right.ndim - found.ndim
-        longer = [size for size in found.shape if size != 1]
-        if not 0 < lost <= len(ones) or longer != [size for size in right.shape if size != 1]:
-            return None
-        whole = dataclasses.replace(each.answer, output=each.answer.output.reshape(right.shape))
-        if Observation(each.problem, whole, failing=True).error_in_tolerances > TELLING:
-            return None
-        every.append(ones)
-        without = without and lost == len(ones)
-    axes = every and (set.union(*every) if without else set.intersection(*every))
+    found = [_lacking(each) for each in wrong]
+    if not found or not all(lost for _, lost in found):
+        return None
+    ones = [axes for axes, _ in found]
+    whole = all(len(axes) == lost for axes, lost in found)  # each lacks all that it could
+    axes = set.union(*ones) if whole else set.intersection(*ones)
     if not axes:
         return None
+    known = catalogue()["squeeze-l1"]
+    named = [AXES[axis] for axis in sorted(axes)]
+    which = f"the axis of {' and that of '.join(named)}" if whole or len(axes) == 1 else (
+        f"one axis of {' or '.join(named)}"
+    )  # fmt: skip
     return Diagnosis(
-        bug="squeeze-l1" if without else None,
-        title=f"the output lacks the axis of {' and that of '.join(AXES[a] for a in sorted(axes))} "
-        f"where it has one element",
-        remedy="name the axis that squeeze() is to drop, or reshape to (N, L, E)",
+        bug=known.id if whole else None,
+        title=f"the output lacks {which} where it has one element",
+        remedy=known.remedy,
         explains=1.0,
         confident=True,
         evidence=f"with the axes put back all {len(wrong)} failing answers compared are right",
     )
+
+
+def _lacking(each: Observation) -> tuple[set[int], int]:
+    """Return the axes of one element, and of how many of them an answer lacks.
+
+    Of none where the answer is another one besides.
+    """
+    expected = each.of(Attention).answer
+    if each.answer is None or expected is None:
+        return set(), 0
+    shape, right = each.answer.output.shape, expected.output.shape
+    ones, lost = {axis for axis, size in enumerate(right) if size == 1}, len(right) - len(shape)
+    longer = ([size for size in sizes if size != 1] for sizes in (shape, right))
+    if not 0 < lost <= len(ones) or next(longer) != next(longer):
+        return set(), 0
+    answer = dataclasses.replace(each.answer, output=each.answer.output.reshape(right))
+    whole = Observation(each.problem, answer, failing=True)
+    return (ones, lost) if whole.error_in_tolerances <= TELLING else (set(), 0)
 
 
 def _is_right_in(each: Observation, order: tuple[int, ...]) -> bool:

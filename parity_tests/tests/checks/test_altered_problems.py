@@ -83,8 +83,19 @@ def test_masks_of_an_earlier_call_are_joined_to_those_of_a_later_one(problem: Pr
         length, keys = own.case.queries, own.case.keys
         hidden = earlier.hidden()[..., :length, :keys] | own.hidden()
         assert np.array_equal(hidden, joined.hidden())
-    assert altered.with_masks_joined(problem, half) is None
+        kinds = ("bool", "bool2d")
+        assert kinds == (joined.case.padding, joined.case.attn)
     assert altered.with_masks_joined(problem, bare) is None
+
+
+@pytest.mark.parametrize("sizes", [{"batch": 3}, {"queries": 4}, {"keys": 6}], ids=str)
+def test_masks_of_other_samples_or_fewer_rows_are_not_joined(sizes: dict[str, int]) -> None:
+    """Each of the three alone; and no masks of floats."""
+    bare = make_problem(CASE.replace(padding="none", attn="none"))
+    for masks in ({"padding": "none"}, {"attn": "none"}):
+        whole, other = (make_problem(CASE.replace(**masks, **each)) for each in ({}, sizes))
+        assert altered.with_masks_joined(bare, whole) is not None
+        assert altered.with_masks_joined(bare, other) is None
     floats = make_problem(CASE.replace(padding="float", attn="none"))
     assert altered.with_masks_joined(bare, floats) is None
 

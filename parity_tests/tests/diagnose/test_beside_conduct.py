@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.catalogue import answer_of, catalogue
+from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.core.case import Case
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose import Observation, diagnose
 from mha_parity.targets.bind import bind
 from subject_checks import load_subject
@@ -46,3 +51,29 @@ def test_a_finding_of_a_check_comes_first(tolerances: float) -> None:
     first, *others = diagnose(candidate, failures, budget=4.0)
     assert "dropout-one-nan" == first.bug
     assert bool(others) is (tolerances > 100)
+    assert 1 == first.explains
+
+
+def test_a_finding_of_some_cases_explains_their_share() -> None:
+    """Kills a share of 1 whatever has the finding: one case of three has it here."""
+    candidate = bind(load_subject("projected.py:f"))
+    plain = candidate.plain_case()
+    problems = [make_problem(plain.replace(queries=n, keys=n, seed=n)) for n in (5, 6, 7)]
+    noted_first, *others = [noted(each, candidate(each), 1000.0) for each in problems]
+    bare = [(p, dataclasses.replace(each, notes=())) for p, each in others]
+    first, *_ = diagnose(candidate, [noted_first, *bare], budget=4.0)
+    assert "dropout-one-nan" == first.bug
+    assert pytest.approx(1 / 3) == first.explains
+
+
+def test_a_cause_that_is_understood_comes_alone() -> None:
+    """Kills findings of checks before every cause."""
+    answer = partial(answer_of, catalogue()["scale-none"].kinds[0])
+    candidate = FunctionCandidate("unscaled", answer, make_offer(form="qkv", projection="none"))
+    plain = Case(seed=0, batch=2, heads_count=2, queries=5, keys=5, head_dim=3, form="qkv",
+                 projection="none")  # fmt: skip
+    problems = [make_problem(plain.replace(queries=n, keys=n, seed=n)) for n in (5, 6, 7)]
+    failures = [(p, dataclasses.replace(answer(p), notes=(NOTE,))) for p in problems]
+    names = {each.bug for each in diagnose(candidate, failures, budget=6.0)}
+    assert names
+    assert "dropout-one-nan" not in names

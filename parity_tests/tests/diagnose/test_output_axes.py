@@ -89,3 +89,27 @@ def test_one_axis_of_two_is_the_one_that_all_answers_lack() -> None:
     pairs = zip(problems, answers, strict=True)
     (found,) = name_axis_order([Observation(p, each, failing=True) for p, each in pairs])
     assert "the axis of rows where" in found.title
+
+
+def test_one_axis_of_two_that_stay_open_is_said_to_be_one_of_them() -> None:
+    """No answer shows which of the two is dropped."""
+    problem = make_problem(parse(ONE_OF_BOTH))
+    answer = Answer(output=answer_of(Attention, problem).output.squeeze(1))
+    (found,) = name_axis_order([Observation(problem, answer, failing=True)])
+    assert "lacks one axis of samples or rows where" in found.title
+    assert found.bug is None
+
+
+def test_rows_that_see_no_key_say_nothing_of_dropped_axes() -> None:
+    """There the answer may be NaN or not. Sums over an axis, or fewer rows, are no dropped axis."""
+    hidden = make_problem(parse("qkv-N1-L5-S5-H2-D4-padding-maskedrows-float64-s4"))
+    filled = Answer(output=np.nan_to_num(squeezed(hidden).output))
+    plain = make_problem(parse(ONE_SAMPLE))
+    pairs = [(hidden, filled), (plain, squeezed(plain))]
+    (found,) = name_axis_order([Observation(p, each, failing=True) for p, each in pairs])
+    assert "squeeze-l1" == found.bug
+    three = make_problem(parse(CASES[0]))
+    summed = Answer(output=answer_of(Attention, three).output.sum(axis=0))
+    assert () == name_axis_order([Observation(three, summed, failing=True)])
+    shorter = Answer(output=squeezed(plain).output[:3])
+    assert () == name_axis_order([Observation(plain, shorter, failing=True)])

@@ -19,7 +19,7 @@ judged = checks_of("built_otherwise.py", cases=24, dtypes=("float64",))
         ("CountedByN", "heads.0.query_network, heads.0.key_network, heads.0.value_network"),
         ("OfPatches", "it takes one length alone: for each call it was built for that less 1."),
         ("FromGenerator", "W_q, W_k, W_v, W_o applied as X @ W"),
-        ("OfMangledConfig", "`mask`: True or 1 hides, as in torch"),
+        ("OfMangledConfig", "`mask`: True hides, as in torch"),
         ("BuiltForTraining", ""),
         ("GroupsByDefault", "W_Q, W_O, W_K, W_V as Linears"),
         ("WidthMayBeNone", "`q` the query, `h` the key."),

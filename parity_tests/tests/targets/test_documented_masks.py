@@ -211,19 +211,3 @@ def test_a_mask_that_is_documented_as_added_gets_floats(name: str, outcome: Outc
     assert outcome is verdict.outcome, verdict
     noted = any("its documentation says that `attn_mask` is added" in n for n in verdict.notes)
     assert (name != "unsaid") is noted
-
-
-def test_a_mask_that_is_annotated_as_booleans_gets_no_floats() -> None:
-    """Kills floats in one of two masks that `&` joins: the right layer failed by a crash."""
-    verdict = check_subject("documented_masks.py:Annotated", cases=40, dtypes=("float64",))
-    assert Outcome.PASS is verdict.outcome, verdict.sentence
-    floats = [r for r in verdict.features if r.value in {"float2d", "float3d"} and r.cases]
-    assert not floats
-
-
-def test_a_mask_that_is_annotated_as_floats_too_gets_them() -> None:
-    """Kills floats left out by one of several types: a wrong layer passed."""
-    verdict = check_subject(
-        "documented_masks.py:AnnotatedWithFloats", cases=40, dtypes=("float64",)
-    )
-    assert Outcome.FAIL is verdict.outcome, verdict.sentence

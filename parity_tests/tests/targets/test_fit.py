@@ -207,13 +207,13 @@ def test_a_search_tries_no_more_than_its_limit() -> None:
 @pytest.mark.parametrize(
     ("name", "key", "said"),
     [
-        ("MaskedSelf", "call.attn_mask", "True or 1 keeps"),
+        ("MaskedSelf", "call.attn_mask", "True keeps"),
         (
             "CausalOfEqualLengths",
             "call.causal",
             "hides the keys behind a query, taken at L = S alone",
         ),
-        ("Float32Heads", "call.padding_mask", "True or 1 keeps"),
+        ("Float32Heads", "call.padding_mask", "True keeps"),
     ],
 )
 def test_masks_are_tried_as_they_can_be(name: str, key: str, said: str) -> None:

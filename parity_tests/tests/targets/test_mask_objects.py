@@ -15,7 +15,7 @@ judged = checks_of("mask_objects.py", cases=40, dtypes=("float64",))
     ("name", "said"),
     [
         ("Flagged", "`attn_mask` is read where `mask_flag` is on alone."),
-        ("FullAttention", "`attn_mask`: an object that holds it as `bool_matrix`: True or 1 keeps"),
+        ("FullAttention", "`attn_mask`: an object that holds it as `bool_matrix`: True keeps"),
         ("FullAttention", "`key_lengths`: an object that holds it as `additive_matrix`: floats"),
     ],
 )

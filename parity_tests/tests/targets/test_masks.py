@@ -13,8 +13,8 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.masks import finite_fill
 from subject_checks import SUBJECTS, checks_of
 
-KEEPS = "True or 1 keeps, the opposite of torch.nn.MultiheadAttention's"
-HIDES = "True or 1 hides, as in torch.nn.MultiheadAttention"
+KEEPS = "True keeps, the opposite of torch.nn.MultiheadAttention's"
+HIDES = "True hides, as in torch.nn.MultiheadAttention"
 # Right ones: what is said of their first mask, and features that are drawn.
 RIGHT = {
     "TorchNames": (HIDES, {"attn=bool2d", "attn=float2d", "attn=causal", "padding=float"}),

@@ -77,7 +77,7 @@ def test_a_mask_beside_torchs_own_is_searched_for() -> None:
     """What it means is found and said, and cases pass all three."""
     verdict = judged("padded")
     assert Outcome.PASS == verdict.outcome, verdict
-    assert any("`padding_mask`: True or 1 hides" in note for note in verdict.notes)
+    assert any("`padding_mask`: True hides" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize("name", ["SwitchOverMask", "padded_after_softmax", "padded_hiding"])

@@ -51,9 +51,12 @@ def test_scores_by_name_are_no_weights_either() -> None:
     assert "what comes with the output is `qk`: no weights" in row.reason
 
 
-def test_one_number_a_row_is_said_not_to_be_judged() -> None:
+@pytest.mark.parametrize(
+    "name", ["with_normaliser", "with_normaliser_as_column", "with_normaliser_by_rows"]
+)
+def test_one_number_a_row_is_said_not_to_be_judged(name: str) -> None:
     """A kernel's log-sum-exp is no torch result: it may be wrong, and the report says so."""
-    verdict = judged_scores("with_normaliser")
+    verdict = judged_scores(name)
     assert Outcome.PASS == verdict.outcome, verdict
     (row,) = [r for r in verdict.features if (r.axis, r.value) == ("weights", "per_head")]
     assert (

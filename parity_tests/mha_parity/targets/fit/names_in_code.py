@@ -70,7 +70,7 @@ def keys_read(function: Any) -> tuple[str, ...]:
         seen.add(id(each))
         code, scope = getattr(each, "__code__", None), getattr(each, "__globals__", {})
         found |= {word: None for word in _strings(code) if word.isidentifier()}
-        endings |= {each: None for each in _strings(code) if _ENDING.fullmatch(each)}
+        endings |= {text: None for text in _strings(code) if _ENDING.fullmatch(text)}
         called = (inspect.unwrap(scope[n]) for n in _names(code) if callable(scope.get(n)))
         todo += [f for f in called if id(f) not in seen and f.__module__ == function.__module__]
     return (*found, *(word + ending for word in found for ending in endings))

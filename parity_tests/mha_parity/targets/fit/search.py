@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import groupby, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -42,8 +42,8 @@ UNAPPLIED = "the output weights are not applied"
 EXCHANGED = "keys and values are exchanged"
 SHARED = "{} is projected with the weights of {}"
 SHARES = (("k", "q"), ("q", "k"), ("v", "q"), ("v", "k"))
-WAYS_PUT_OFF = 3
-TRIALS_RAISED = 100  # that raise, of one way to build a class of which none is answered
+WAYS_FIRST = 3  # to build a class
+TRIALS_RAISED = 100  # of one way to build it
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
 
 
@@ -76,23 +76,23 @@ class Search:
         """Try candidates in order until one computes attention; return it, or else the nearest.
 
         At most TRIALS are tried: under a limit of time the verdict would depend on the machine.
-        Of a class TRIALS_RAISED calls that all raise put off what else is built the same way: a few
-        other ways to build it come first.
+        Of the first WAYS_FIRST ways to build a class, what follows TRIALS_RAISED calls that all
+        raised comes behind the first calls of the others.
         """
         raised: Counter[object] = Counter()
-        put_off: dict[object, list[Interpretation]] = {}
 
         def in_order() -> Iterator[Interpretation]:
-            for each in candidates:
-                built = _built(each)
-                few = built in put_off or len(put_off) < WAYS_PUT_OFF
-                if built and few and raised[built] >= TRIALS_RAISED:
-                    put_off.setdefault(built, []).append(each)
-                    continue
-                if not few:  # a further way: what was put off comes before it
-                    yield from chain.from_iterable(map(_emptied, put_off.values()))
-                yield each
-            yield from chain.from_iterable(put_off.values())
+            put_off: list[Interpretation] = []
+            for number, (built, alike) in enumerate(groupby(candidates, key=_built)):
+                if number == WAYS_FIRST:
+                    yield from put_off
+                    put_off = []
+                for each in alike:
+                    if built and number < WAYS_FIRST and raised[built] >= TRIALS_RAISED:
+                        put_off.append(each)
+                    else:
+                        yield each
+            yield from put_off
 
         for candidate in islice(in_order(), TRIALS):
             trial = self.tried(candidate)
@@ -151,13 +151,6 @@ class Search:
         ]
         best = max(trials, key=lambda each: (each.exact, each.correlation))
         return best if best.exact else _but_for_one_mistake(best, problem, answer.output)
-
-
-def _emptied(held: list[Interpretation]) -> list[Interpretation]:
-    """Return what a list holds, and take it out."""
-    found = held[:]
-    held.clear()
-    return found
 
 
 def _built(candidate: Interpretation) -> object:

@@ -52,10 +52,9 @@ _INTEGERS = re.compile(
 _ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
 _BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
 _TYPE = re.compile(r"(?<!no )(?<!not )(?<!non-)\bbool\w*", re.IGNORECASE)
-# As an annotation: `torch.BoolTensor`, `Bool[Tensor, "L S"]`; a `bool` alone is a switch.
-_ARRAY_OF_BOOLEANS = re.compile(r"\bBool(Tensor\b|\[)")
-_ARRAY_OF_INTEGERS = re.compile(r"\b(Long|Int|Short|Byte)Tensor\b|\bU?Int\d*\[")
+# As annotations: `torch.BoolTensor`, `Bool[Tensor, "L S"]`; a `bool` alone is a switch.
 _BOOLEAN_ARRAY = re.compile(r"\bBoolTensor\b|\bBool\[[^\]]*\]")
+_INTEGER_ARRAY = re.compile(r"\b(Long|Int|Short|Byte)Tensor\b|\bU?Int\d*\[")
 _OTHER_ARRAYS = re.compile(r"(Tensor|ndarray|Array|ArrayLike)\b|\bFloat")
 _FLOATS = re.compile(
     r"\b(float\w*|additive|add(s|ed)?|bias\w*|negative|finfo)\b|-\s*(inf|\u221e)|\d\.?e\+?\d",
@@ -153,14 +152,14 @@ def with_documented_integers(
 
 def documents_integers(subject: Any, entry: Any, name: str) -> bool:
     """Return whether documentation or annotation says of a mask that it is integers."""
-    annotated = _ARRAY_OF_INTEGERS.search(_annotation(entry, name))
+    annotated = _INTEGER_ARRAY.search(_annotation(entry, name))
     return bool(annotated or _INTEGERS.search(_said_by_both(subject, entry, name)))
 
 
 def documents_booleans(subject: Any, entry: Any, name: str) -> bool:
     """Return whether documentation or annotation says of a mask that it is boolean, not floats."""
     said, annotated = _said_by_both(subject, entry, name), _annotation(entry, name)
-    booleans = _TYPE.search(said) or _ARRAY_OF_BOOLEANS.search(annotated)
+    booleans = _TYPE.search(said) or _BOOLEAN_ARRAY.search(annotated)
     others = _FLOATS.search(said) or _OTHER_ARRAYS.search(_BOOLEAN_ARRAY.sub("", annotated))
     return bool(booleans) and not others
 

@@ -317,10 +317,14 @@ def _ask_masked_rows(convention: Convention) -> None:
 def meaning(found: MaskSearchResult) -> str:
     """Say what was found of one parameter."""
     said: dict[str, list[str]] = {}
+    kinds = {taken.kind for taken in found.taken} & {"bool", "int"}
     for taken in found.taken:
         if taken.axes in found.raising:
             continue
-        shapes = said.setdefault(taken.meaning, [])
+        text = taken.meaning
+        if taken.kind in kinds and len(kinds) > 1:
+            text = replace(taken, kind="bool").meaning.replace("True", "True or 1", 1)
+        shapes = said.setdefault(text, [])
         shape = axes_text(taken.axes) if taken.axes else ""
         shapes += [shape] if shape and shape not in shapes else []
     three = (

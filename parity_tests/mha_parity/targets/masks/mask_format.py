@@ -211,7 +211,7 @@ class MaskFormat:
             return "the number of visible keys"
         if self.kind == ADDED:
             return "floats are added to the scores"
-        value = "1.0" if self.kind == "float" else "True or 1"
+        value = {"int": "1", "float": "1.0"}.get(self.kind, "True")
         if self.hides:
             return f"{value} hides, as in torch.nn.MultiheadAttention"
         return f"{value} keeps, the opposite of torch.nn.MultiheadAttention's"
