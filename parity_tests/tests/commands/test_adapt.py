@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,16 +65,34 @@ FORMATTED = (
 )
 
 
+def ruff(source: str, *words: str) -> tuple[str, int]:
+    """Return what ruff says of a source by its own defaults, and its status."""
+    command = [sys.executable, "-m", "ruff", *words, "--quiet", "--isolated", "-"]
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr, done.returncode
+
+
 @pytest.mark.parametrize("name", FORMATTED)
-def test_formatter_and_linter_have_nothing_to_change(name: str, tmp_path: Path) -> None:
+def test_formatter_and_linter_have_nothing_to_change(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No import is unused or out of order, and no line is broken in another way."""
-    source, _ = printed(name)
+    monkeypatch.chdir(SUBJECTS)  # wherever this folder lies
+    source = adapt.source_of_adapter(name)
     for words in (("format", "--diff"), ("check", "--select=E,F,I")):
-        command = [sys.executable, "-m", "ruff", *words, "--quiet", "--isolated", "-"]
-        done = subprocess.run(
-            command, input=source, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert ("", 0) == (done.stdout + done.stderr, done.returncode)
+        assert ("", 0) == ruff(source, *words)
+
+
+@pytest.mark.parametrize("folder", ["a" * 60, "a" * 90])
+def test_a_long_path_is_broken_as_a_formatter_does(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kills one line for every path: a clone in a longer one failed."""
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir()
+    shutil.copy(SUBJECTS / "functions_of_weights.py", folder)
+    source = adapt.source_of_adapter(f"{folder}/functions_of_weights.py:ByName")
+    assert ("", 0) == ruff(source, "format", "--diff")
 
 
 def test_a_wrong_target_stays_wrong_behind_it() -> None:

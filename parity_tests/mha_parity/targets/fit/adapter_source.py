@@ -24,7 +24,7 @@ HEAD = """\
 {imports}
 from mha_parity.targets.load import load
 
-Target = load({target})
+{loaded}
 
 
 @mha_parity.adapter
@@ -83,4 +83,5 @@ def _head(target: str, library: str, arrays: int = 1) -> str:
         library.rsplit(maxsplit=1)[-1]
     ]
     returned = kind if arrays == 1 else f"tuple[{', '.join([kind] * arrays)}]"
-    return HEAD.format(target=json.dumps(target), imports=imports, returned=returned)
+    loaded = wrapped(f"Target = load({json.dumps(target)})")
+    return HEAD.format(loaded=loaded, imports=imports, returned=returned)
