@@ -1,8 +1,9 @@
-"""Functions like torch's that hide the future unless is_causal=False is passed."""
+"""Attentions that hide the future unless the causal switch is passed as False."""
 
 import math
 
 import torch
+from torch import nn
 
 
 def attention(query, key, value, is_causal=True):
@@ -19,3 +20,34 @@ def always_causal(query, key, value, is_causal=True):
     """Return the same, but the future is hidden whatever is_causal is."""
     del is_causal
     return attention(query, key, value)
+
+
+class BothHide(nn.Module):
+    """Self-attention of (N, L, E); the keys where `valid` is False are hidden, and the future."""
+
+    def __init__(self, embed_dim, num_heads, causal=True):
+        super().__init__()
+        self.num_heads, self.causal = num_heads, causal
+        self.qkv_proj = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def visible(self, length, valid):
+        """Return which keys each row sees, None where it sees all."""
+        seen = torch.ones(length, length, dtype=torch.bool)
+        seen = seen.tril() if self.causal else seen
+        return seen if valid is None else seen & valid[:, None, None, :]
+
+    def forward(self, x, valid=None):
+        batch, length, _ = x.shape
+        q, k, v = self.qkv_proj(x).view(batch, length, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        scores = scores.masked_fill(~self.visible(length, valid), float("-inf"))
+        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape))
+
+
+class PaddingHidesAlone(BothHide):
+    """The same, but with `valid` the future is seen."""
+
+    def visible(self, length, valid):
+        """Return which keys each row sees."""
+        return super().visible(length, None) if valid is None else valid[:, None, None, :]

@@ -1,4 +1,4 @@
-"""A function whose is_causal is True by default: small calls show what the switch does."""
+"""A causal switch that is True by default: small calls show what it does, alone and with a mask."""
 
 from __future__ import annotations
 
@@ -24,3 +24,17 @@ def test_a_switch_without_effect_is_no_pass() -> None:
     verdict = judged("always_causal")
     assert Outcome.INCONCLUSIVE == verdict.outcome, verdict
     assert "no case passed `is_causal`" in verdict.sentence
+
+
+def test_a_layer_that_hides_by_both_passes() -> None:
+    """Padding and the causal rule are passed together."""
+    verdict = judged("BothHide")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert "hides nothing" not in " ".join(verdict.notes)
+
+
+def test_padding_in_the_place_of_the_causal_rule_fails() -> None:
+    """No call of it hides both: they were passed one by one alone, and a note said so."""
+    verdict = judged("PaddingHidesAlone", diagnose=True)
+    assert Outcome.FAIL == verdict.outcome, verdict
+    assert ["masks-last-wins"] == [each.bug for each in verdict.diagnosis]

@@ -55,7 +55,8 @@ def exclusive_pairs(
     """Return the keys of a causal switch and a mask that are not passed together, and say why.
 
     Those of torch's scaled_dot_product_attention raise: one mask has to say all then. A switch that
-    is on by default may hide the future where there is no mask alone.
+    is on by default may hide the future where there is no mask alone, if the mask can hide it: with
+    one of keys alone in its place no call hides both, which cases show.
     """
     found: dict[tuple[str, ...], str] = {}
     for layout, results in by_layout.items():
@@ -74,7 +75,8 @@ def exclusive_pairs(
                 names = f"`{switch.parameter.name}` and `{mask.parameter.name}`"
                 found[keys] = f"{names} are not passed together: that {error}."
                 continue
-            if switch.parameter.default == str(switch.taken[0].hides):
+            says_all = any("L" in taken.axes for taken in mask.taken)
+            if says_all and switch.parameter.default == str(switch.taken[0].hides):
                 both = weights_shown(problem, answers[0].output)
                 alone = MaskExperiment.of(convention, layout, square=True).plain
                 if is_causal(alone) and not is_causal(both):
