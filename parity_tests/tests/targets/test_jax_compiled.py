@@ -16,7 +16,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import parse
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.calls import Call, as_they_stand
-from mha_parity.targets.conventions.jax_compiled import CompiledCalls
+from mha_parity.targets.conventions.jax_compiled import OPTIONS, CompiledCalls
 from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
 
@@ -54,6 +54,16 @@ def test_a_program_serves_calls_of_the_same_sizes_and_numbers_alone() -> None:
                                  (rows(2, 4), 1.0, 2), (rows(2, 3), 2.0, 3)):  # fmt: skip
         np.testing.assert_array_equal(given * factor, compiled(function, (given, factor), {}))
         assert times == function.times
+
+
+def test_options_that_xla_does_not_know_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kills a call that is made as it stands for it: ten times as slow, without a word."""
+    monkeypatch.setitem(OPTIONS, "xla_of_another_version", True)
+    function = Counted()
+    CompiledCalls()(function, (rows(2, 3),), {})
+    assert 1 == function.times
+    assert "xla_of_another_version" not in OPTIONS
+    assert OPTIONS["xla_cpu_use_fusion_emitters"] is False
 
 
 def test_what_cannot_be_traced_is_called_as_it_stands() -> None:

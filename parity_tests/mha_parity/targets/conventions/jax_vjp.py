@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.conventions.jax_compiled import OPTIONS
+from mha_parity.targets.conventions.jax_compiled import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,8 +41,8 @@ class JaxVJP:
         """Return the result of both ways compiled as one program, and keep the gradients."""
         import jax
 
-        program = jax.jit(self._both(args, kwargs)).lower(*self._leaves.values())
-        result, self._pulled = program.compile(compiler_options=OPTIONS)(*self._leaves.values())
+        program = compiled(jax.jit(self._both(args, kwargs)).lower(*self._leaves.values()))
+        result, self._pulled = program(*self._leaves.values())
         return result
 
     def _both(self, args: Any, kwargs: Any) -> Callable[..., tuple[Any, Any]]:
