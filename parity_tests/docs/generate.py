@@ -70,6 +70,7 @@ def features() -> Iterator[str]:
 ANSWERS = {
     "output": "the output equals the reference within what rounding allows",
     "weights": "so do the attention weights that are returned",
+    "log-sum-exp": "so does that of the scores of each row, where a function returns it",
     "gradient of X": "so does the gradient of X, where gradients are judged",
     "fully masked rows": "rows that see no key are NaN, 0 or uniform, as demanded",
     "systematic error": "signed errors scatter around 0 over the run",

@@ -30,6 +30,26 @@ class NoShortMasksDoubled(NoShortMasks):
     factor = 2
 
 
+class FilledOrAdded(nn.Module):
+    """Right: booleans, of which False hides, are filled with -1e9; floats are added."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv, self.proj = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E) for a mask (N, 1, L, L) or what broadcasts to it."""
+        parts = self.qkv(x).chunk(3, dim=-1)
+        q, k, v = (p.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for p in parts)
+        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+        if mask is not None and mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, -1e9)
+        elif mask is not None:
+            scores = scores + mask
+        return self.proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
 class OffsetInFloat32(nn.Module):
     """Right: what it adds to scores for a mask is float32, so that bfloat16 raises with it alone."""
 

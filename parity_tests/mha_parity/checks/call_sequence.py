@@ -275,8 +275,12 @@ def autograd_state(*, off: bool) -> Iterator[None]:
 
 def copied(answer: Answer) -> Answer:
     """Return an answer that no later call can write into."""
-    weights = None if answer.weights is None else answer.weights.copy()
-    return dataclasses.replace(answer, output=answer.output.copy(), weights=weights)
+    weights, summed = (
+        None if array is None else array.copy() for array in (answer.weights, answer.log_sum_exp)
+    )
+    return dataclasses.replace(
+        answer, output=answer.output.copy(), weights=weights, log_sum_exp=summed
+    )
 
 
 def differs(expected: Answer, actual: Answer) -> str:

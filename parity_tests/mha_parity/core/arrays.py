@@ -1,4 +1,4 @@
-"""The array type that annotations name, heads as an axis or side by side, and the softmax."""
+"""The array type that annotations name, heads as an axis or side by side, softmax, log-sum-exp."""
 
 from __future__ import annotations
 
@@ -25,3 +25,11 @@ def softmax(scores: Array, axis: int = -1) -> Array:
     """Return exp(scores) divided by its sum along an axis; an axis may be empty."""
     powers = np.exp(scores - scores.max(axis=axis, keepdims=True, initial=-np.inf))
     return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
+
+
+def log_sum_exp(scores: Array) -> Array:
+    """Return log(sum(exp(scores))) along the last axis; -inf where all are, or where none is."""
+    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        powers = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
+        return np.asarray(largest[..., 0] + np.log(powers.sum(axis=-1)))

@@ -21,6 +21,7 @@ class Answer:
 
     ``output`` is (N, L, H Dv); ``weights`` is None, averaged (N, L, S') or per head (N, H, L, S').
     Nothing is converted but the layout: a wrong dtype or shape arrives as the candidate made it.
+    ``log_sum_exp`` is that of the scores of each row, (N, H, L), where the candidate returns it.
     ``gradients`` maps state-dict names, "query", "key", "value" and float masks to arrays.
     ``notes`` are facts about the candidate's conduct seen during the call (see ``conduct``), and
     ``held`` names the checks of conduct that were asked of this call and held; ``remarks`` are said
@@ -32,6 +33,7 @@ class Answer:
 
     output: Array
     weights: Array | None = None
+    log_sum_exp: Array | None = None
     gradients: dict[str, Array] | None = None
     notes: tuple[str, ...] = ()
     held: tuple[str, ...] = ()

@@ -34,6 +34,7 @@ _FAILING = frozenset({Severity.WRONG, Severity.STRUCTURE, Severity.CRASH, Severi
 
 MASKED_ROWS = "fully masked rows"  # the check of rows that see no key
 WITHOUT_KEYS = "rows without any key (S = 0)"  # in its sentence: torch has 0 there, and not NaN
+LOG_SUM_EXP = "log-sum-exp"  # the check of what comes with the output, one number a row
 SYSTEMATIC = "systematic error"  # the check over the run that no single case fails
 NO_INDEX = -1  # for the sample of a weight's gradient, and for the head where heads are mixed
 
@@ -42,7 +43,7 @@ NO_INDEX = -1  # for the sample of a weight's gradient, and for the head where h
 class Place:
     """Where the worst error is; ``row`` is a query position, ``column`` a feature of the output.
 
-    In a gradient they are the row and the column of its array.
+    In a gradient they are the row and the column of its array. A log-sum-exp has no columns.
     """
 
     sample: int
@@ -51,10 +52,11 @@ class Place:
     column: int
 
     def __str__(self) -> str:
-        """Say the place in words; a negative head: the heads are mixed there."""
+        """Say the place in words, without what is negative."""
         sample = f"sample {self.sample}, " if self.sample >= 0 else ""
         head = f"head {self.head}, " if self.head >= 0 else ""
-        return f"{sample}{head}row {self.row}, column {self.column}"
+        column = f", column {self.column}" if self.column >= 0 else ""
+        return f"{sample}{head}row {self.row}{column}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

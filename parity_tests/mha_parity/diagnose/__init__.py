@@ -15,6 +15,7 @@ from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.digits import error_analysis
 from mha_parity.diagnose.inverted_masks import inverted_masks
+from mha_parity.diagnose.log_sum_exp import wrong_log_sum_exp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +67,7 @@ def diagnose(
         budget *= COMPILED
     session = _Session(candidate, failures, budget, shrunk)
     findings, extra = call_effects.from_findings(session.failing)
+    findings += wrong_log_sum_exp(session.failing)
     habit = call_effects.name_state(candidate, session.failing, session.running)
     if habit or (findings and not any(each.failing for each in session.seen)):
         known = [n for n in findings if n.bug is not None]

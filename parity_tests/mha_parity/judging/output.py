@@ -20,6 +20,7 @@ from mha_parity.core.check_result import MASKED_ROWS, WITHOUT_KEYS, CheckResult,
 from mha_parity.core.compare import as_float64, in_unlike_digits
 from mha_parity.judging import accuracy, infinite_values, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
+from mha_parity.judging.log_sum_exp import judge_log_sum_exp
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound, error_model, roundoff
 from mha_parity.oracle.eval_orders import EVAL_ORDERS
@@ -75,7 +76,7 @@ def judge_answer(
     answer: Answer,
     settings: JudgeSettings = DEFAULT_SETTINGS,
 ) -> list[CheckResult]:
-    """Return the check results on output and weights, and on rows that see no key."""
+    """Return the check results on output, weights and log-sum-exp, and on rows that see no key."""
     bench = OutputJudge(problem, reference, answer, settings)
     wanted = problem.case.weights
     with np.errstate(all="ignore"):  # errors of the largest number's size pass the range
@@ -83,6 +84,7 @@ def judge_answer(
         if wanted != "none":
             name = "weights" if wanted == "per_head" else "averaged"
             found += bench.judged(name, answer.weights)
+        found += judge_log_sum_exp(problem, reference, answer)
     return found
 
 

@@ -16,6 +16,8 @@ off by at most gamma_n sum |a_i||b_i|. Errors made earlier are carried on by mag
 - weights (Blanchard, Higham & Higham, Accurately computing the log-sum-exp and softmax functions,
   2021, in the form for unlike errors): softmax forgets a common shift, so with
   Z = sum_i p_i exp(eta_i) the weight p_j stays between p_j / (exp(eta_j) Z) and p_j exp(eta_j) Z.
+- log-sum-exp: log sum_i p_i exp(eta_i) =: log Z by the exponents (by Jensen's inequality no less in
+  the other direction), and -log(1 - e) for an error e of normalising, which has its logarithm.
 - normalising: gamma_n, n = S' for the sum, 3 for the division, 10 for each rescaling of an online
   softmax (exp and product), of which a row has no more than its running maximum has steps, and one
   for joining parts; and gamma_4 (max_i |l_i| + log S') for programs that write
@@ -114,11 +116,12 @@ class ErrorBound:
 
     ``stages``: those of q, k, v and the heads, (N, H, ..., D). ``recomputed``: those of weights
     that a backward pass forms anew from rounded scores and what the forward pass kept of each row:
-    these do not sum to 1.
+    these do not sum to 1. ``log_sum_exp`` is of each row, (N, H, L).
     """
 
     output: Array
     weights: Array
+    log_sum_exp: Array
     recomputed: Array
     stages: tuple[Array, Array, Array, Array]
 
@@ -166,7 +169,8 @@ def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> Er
                   (("q", q), ("k", k), ("v", v)))  # fmt: skip
     logits, p = stages.logits.astype(np.float64), stages.weights.astype(np.float64)
     shift = _shift(problem, logits, (q, k, dq, dk), arithmetic)
-    dp, anew = _softmax(p, shift)
+    moved = np.log((p * np.exp(shift)).sum(axis=-1, keepdims=True))
+    dp, anew = _softmax(p, shift, moved)
     rescalings = min(_records(logits) + 2, logits.shape[-1])
     normalising = arithmetic.error_factor(
         logits.shape[-1] + NORMALISING + RESCALE * rescalings, 4 + rescalings
@@ -177,7 +181,9 @@ def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> Er
     heads = heads + arithmetic.step * (1 + v.sum(-2, keepdims=True))
     reach = np.abs(stages.heads.astype(np.float64))
     output = output_error(problem, merge_heads(reach), merge_heads(heads), arithmetic)
-    return ErrorBound(output, weights, recomputed, (dq, dk, dv, heads))
+    summed = -np.log1p(-np.minimum(normalising, 1))
+    log_sum_exp = (moved + summed + arithmetic.step)[..., 0]
+    return ErrorBound(output, weights, log_sum_exp, recomputed, (dq, dk, dv, heads))
 
 
 def _projection(problem: Problem, which: str, rows: Array, arithmetic: ErrorModel) -> Array:
@@ -245,9 +251,12 @@ def _product(left: Array, right: Array) -> Array:
     return np.asarray(np.matmul(left, right.swapaxes(-1, -2)))
 
 
-def _softmax(p: Array, shift: Array) -> tuple[Array, Array]:
-    """Bound the error of weights whose exponents move by up to ``shift``: at most 1, and else."""
-    exponent = shift + np.log((p * np.exp(shift)).sum(axis=-1, keepdims=True))
+def _softmax(p: Array, shift: Array, moved: Array) -> tuple[Array, Array]:
+    """Bound the error of weights whose exponents move by up to ``shift``: at most 1, and else.
+
+    ``moved``: how far that moves the log of the sum of the exponentials.
+    """
+    exponent = shift + moved
     most, less = p * np.exp(np.minimum(exponent, LIMIT)), -p * np.expm1(-exponent)
     return np.maximum(np.minimum(most, 1) - p, less), np.maximum(most - p, less)
 

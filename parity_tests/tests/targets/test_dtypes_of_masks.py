@@ -33,6 +33,15 @@ def test_each_dtype_is_tried_with_padding_beside_an_addend() -> None:
     assert "with `mask` it raised RuntimeError" in row.reason
 
 
+def test_each_dtype_is_tried_with_booleans_and_with_floats_of_one_parameter() -> None:
+    """Kills the first kind for all of them: floats go through in float16, and booleans raise."""
+    verdict = judged("FilledOrAdded")
+    assert 0 == verdict.failed, verdict.sentence
+    (row,) = (r for r in verdict.features if (r.axis, r.value) == ("dtype", "float16"))
+    assert 0 == row.cases
+    assert "with `mask` it raised RuntimeError" in row.reason
+
+
 @pytest.mark.parametrize(
     ("name", "outcome"),
     [

@@ -27,6 +27,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     canonical_weights,
     split_result,
 )
+from mha_parity.targets.conventions.log_sum_exp import LogSumExp
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
 from mha_parity.targets.fit.argument_meanings import alike_kv_heads, whole_windows
@@ -116,6 +117,7 @@ class Convention(ABC):
         self.answer_dtypes: dict[str, str] = {}
         self.own_weights: OwnWeights | None = None
         self.cache: CacheUse | None = None
+        self.log_sum_exp: LogSumExp | None = None
 
     @property
     def convention(self) -> str:
@@ -317,11 +319,11 @@ class Convention(ABC):
 
     def settled(self) -> tuple[tuple[str, str], ...]:
         """Return what trials settled of the call beside masks, as ``settle`` reads it."""
-        return ()
+        return () if self.log_sum_exp is None else (self.log_sum_exp.settled,)
 
     def settle(self, found: tuple[tuple[str, str], ...]) -> None:
         """Take what trials in another process settled, where none are made in this one."""
-        del found
+        self.log_sum_exp = LogSumExp.of(found)
 
     @abstractmethod
     def plain_case(self) -> Case:
@@ -388,6 +390,8 @@ class Convention(ABC):
         """Return what a call came back with, and its gradients where the case asks for them."""
         self.record(call)
         answer = replace(self.answer(problem, result), parameters=self.passed, remarks=self.remarks)
+        if self.log_sum_exp is not None:
+            answer = replace(answer, log_sum_exp=self.log_sum_exp.read(problem, result))
         return answer if call.pull is None else replace(answer, gradients=call.pull(result))
 
     def __call__(self, problem: Problem) -> Answer:

@@ -57,6 +57,7 @@ RESIDUAL_OVERFLOWS = (
 )
 
 
+LEFT_OUT = "left out"  # how an input is settled that calls are made without
 PLANES = frozenset({"map", "grid"})  # arrangements in which rows have a height and a width
 
 
@@ -172,12 +173,14 @@ class Fitted(SearchedCalls):
         )
 
     def settled(self) -> tuple[tuple[str, str], ...]:
-        """Return the inputs that calls of self-attention are made without."""
-        return tuple((name, "left out") for name in sorted(self.left_out))
+        """Return the inputs that calls of self-attention are made without too."""
+        left_out = ((name, LEFT_OUT) for name in sorted(self.left_out))
+        return (*super().settled(), *left_out)
 
     def settle(self, found: tuple[tuple[str, str], ...]) -> None:
         """Take them from another process."""
-        self.left_out = frozenset(name for name, _ in found)
+        super().settle(found)
+        self.left_out = frozenset(name for name, text in found if text == LEFT_OUT)
 
     def plain_case(self) -> Case:
         """Two samples and two heads, or what the target takes."""

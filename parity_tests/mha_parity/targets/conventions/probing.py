@@ -19,6 +19,7 @@ from mha_parity.core.target_facts import takes_one_length
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.cached_calls import use_cache_of
 from mha_parity.targets.conventions.claims import claimed_cases
+from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.masks.find import fill_required, find_masks
@@ -65,6 +66,7 @@ def probe_offer(convention: Convention) -> None:
     _try_claims(convention)
     convention.offer = convention.offer | {"dtype": _dtypes(convention)}
     use_cache_of(convention)
+    find_log_sum_exp(convention)
 
 
 def _settle_dtype(convention: Convention) -> None:
@@ -230,11 +232,14 @@ def _plain(convention: Convention) -> Case:
     return case.replace(layout=layout[0], batch=1 if layout[0] == "unbatched" else 2)
 
 
-def _with_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case, str]]:
+ANY = ("", "")  # parameter and kind of a mask that the convention passes by itself
+
+
+def _with_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case, tuple[str, str]]]:
     """Yield the plain case with a mask in each parameter that is one, and with a causal switch.
 
-    Each with what is passed for it, and the key of the parameter, of which a mask of booleans and
-    one of floats are tried.
+    Each with what is passed for it, the key of the parameter and the kind of its values, of which
+    a mask of booleans and one of floats are tried.
     """
     if convention.masks is None:
         yield from _with_own_masks(convention, case)
@@ -251,17 +256,21 @@ def _with_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case,
             yield named, masked, key
 
 
-def _with_own_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case, str]]:
+def _with_own_masks(
+    convention: Convention, case: Case
+) -> Iterator[tuple[str, Case, tuple[str, str]]]:
     """Yield the plain case with each mask of floats that the convention passes by itself."""
     for axis, name, values in FLOAT_MASKS:
         for value in [each for each in values if each in convention.offer[axis]][:1]:
-            yield f"floats in `{name}`", case.replace(**{axis: value}), ""
+            yield f"floats in `{name}`", case.replace(**{axis: value}), ANY
 
 
-def _answered(convention: Convention, case: Case, key: str = "") -> Iterator[tuple[str, str]]:
+def _answered(
+    convention: Convention, case: Case, key: tuple[str, str] = ANY
+) -> Iterator[tuple[str, str]]:
     """Yield each dtype and the dtype of the answer to it, or what was said instead.
 
-    ``key`` is that of the parameter that the mask of the case is passed in, "" for any.
+    ``key`` is that of the parameter that the mask of the case is passed in, with its kind.
     """
     for dtype in DTYPES:
         if dtype not in convention.library.dtypes:
@@ -273,7 +282,7 @@ def _answered(convention: Convention, case: Case, key: str = "") -> Iterator[tup
         problem = make_problem(case.replace(dtype=dtype))
         try:
             with attributed(convention.subject):
-                if key and convention.masks is not None:
+                if key != ANY and convention.masks is not None:
                     given = convention.masks.by_parameter(problem)[key]
                     yield dtype, convention.answer_with(problem, given).output.dtype.name
                 else:

@@ -1,4 +1,4 @@
-"""Names of the array that a target returns beside its output."""
+"""Names of what a target returns beside its output."""
 
 from __future__ import annotations
 
@@ -26,20 +26,23 @@ def named_scores(entry: Any, found: Array | None) -> str:
     """
     if found is None or not (np.asarray(found) < 0).any():
         return ""
-    names = set(_second_names(entry))
+    names = set(names_at(entry, 1))
     name = names.pop() if len(names) == 1 else ""
     return name if SCORES.search(name) else ""
 
 
-def _second_names(entry: Any) -> Iterator[str]:
-    """Yield the name of the second of several arrays, for each return of a function."""
+def names_at(entry: Any, place: int) -> Iterator[str]:
+    """Yield the name of one of several results, for each return of several; "" where it has none.
+
+    A return of fewer has an empty name for it.
+    """
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(entry))))
     except (OSError, TypeError, SyntaxError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
-            yield _root(node.value.elts[1]) if len(node.value.elts) > 1 else ""
+            yield _root(node.value.elts[place]) if len(node.value.elts) > place else ""
 
 
 def _root(node: ast.expr) -> str:

@@ -70,12 +70,15 @@ class MaskPlan:
         read_twice = [way for way in ways if _fits_two_readings(way, problem)]
         return rng.choice(read_twice or ways)
 
-    def by_parameter(self, problem: Problem) -> dict[str, dict[str, MaskArgument]]:
-        """Return a way of passing the masks of a problem for each parameter that may hold one."""
-        found: dict[str, dict[str, MaskArgument]] = {}
+    def by_parameter(self, problem: Problem) -> dict[tuple[str, str], dict[str, MaskArgument]]:
+        """Return a way of passing the masks of a problem for each parameter that may hold one.
+
+        Each kind of its values ("b" booleans, "f" floats) has a way of its own.
+        """
+        found: dict[tuple[str, str], dict[str, MaskArgument]] = {}
         for way in self._ways(problem):
-            for key in way:
-                found.setdefault(key, way)
+            for key, passed in way.items():
+                found.setdefault((key, _kind(passed.value)), way)
         return found
 
     def only_one_sample(self, case: Case) -> bool:
@@ -264,6 +267,12 @@ def _values(found: MaskSearchResult, part: MaskContent, problem: Problem) -> lis
     taken_here = (taken for taken in found.taken if whole or not taken.without_gradients)
     values = ((taken, taken.value(part, problem.dtype)) for taken in taken_here)
     return [MaskArgument(v, taken.axes, part.masks) for taken, v in values if v is not None]
+
+
+def _kind(value: object) -> str:
+    """Return the kind of a mask's numbers; those of bfloat16 are floats, a switch has none."""
+    kind = value.dtype.kind if isinstance(value, np.ndarray) else ""
+    return {"V": "f", "u": "i"}.get(kind, kind)
 
 
 def _arrays(way: Mapping[str, MaskArgument]) -> int:
