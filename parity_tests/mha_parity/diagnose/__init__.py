@@ -16,6 +16,7 @@ from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.digits import error_analysis
 from mha_parity.diagnose.inverted_masks import inverted_masks
 from mha_parity.diagnose.log_sum_exp import wrong_log_sum_exp
+from mha_parity.diagnose.small_errors import small_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -317,6 +318,8 @@ class _Session:
         """
         if known and not self.measurements.findings:
             return ()
+        if not self.measurements.findings and (found := small_errors(self.failing)):
+            return found
         failing = [each.problem.case for each in self.seen if each.failing]
         # The time of the experiments may have passed while names were tried on what they saw.
         deadline = Deadline(max(self.deadline.left, MIN_EXPERIMENT_SECONDS))

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, error_analysis, narrower
 from mha_parity.diagnose.experiments.exponential import ExponentialErrors, exponential_errors
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
@@ -17,10 +15,11 @@ from mha_parity.diagnose.experiments.masks import RETURNED, MaskEffect, mask_pai
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import parts_read
-from mha_parity.diagnose.experiments.reading import read_problem, read_wider
+from mha_parity.diagnose.experiments.reading import read_problem, read_wider, wrong_sums
 from mha_parity.diagnose.experiments.remedies import BOOLEANS_FIRST, MASK_OPERATIONS, mask_remedy
 from mha_parity.diagnose.experiments.replaced import replaced
 from mha_parity.diagnose.experiments.returned import returned
+from mha_parity.diagnose.experiments.row_factors import row_factors
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMEDY
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
@@ -131,6 +130,9 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
     elif not seen.causes and not _is_surely_rounded(seen):
         _read_where_wrong(caller, seen)
     understood = any(each.understood for each in seen.causes)
+    factor = None if seen.split or understood else row_factors(seen.wrong, seen.readings)
+    if factor is not None:
+        seen.causes, understood = [factor], factor.understood
     if seen.split is None and not understood and (text := coincidences(seen.scans)):
         seen.split = ExperimentFinding(text, BY_PLACE, stage="sizes")
 
@@ -316,15 +318,9 @@ def _some(scan: Scan) -> str:
 
 def _earlier(seen: Examination) -> list[ExperimentFinding]:
     text = "; ".join(seen.earlier.changes[:2])
-    return [ExperimentFinding(text, KEEP_NOTHING, evidence=_sums(seen), stage="state")]
-
-
-def _sums(seen: Examination) -> str:
-    for each in seen.readings:
-        sums = np.where(each.visible, each.weights, 0).sum(axis=-1)
-        if not each.right and np.abs(sums - 1).max() > 100 * each.noise:
-            return f"rows of weights sum to {sums.min():.4g} … {sums.max():.4g}"
-    return ""
+    return [
+        ExperimentFinding(text, KEEP_NOTHING, evidence=wrong_sums(seen.readings), stage="state")
+    ]
 
 
 def _plain(seen: Examination) -> list[ExperimentFinding]:

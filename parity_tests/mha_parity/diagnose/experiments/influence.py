@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_parity.diagnose.experiments.rules import (
     EVERYWHERE,
+    TILES,
     OffIndices,
     ends_rule,
     index_rule,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
+CUT_OFF = "keys whose"  # how the sentence begins on keys that are left out by their score
 OUT_OF_SUM = "keys that the softmax goes over are left out of the sum of their values"
 BEHIND_SOFTMAX = (
     "hidden weights are set to 0 after the softmax, and rows are not divided by their sum again"
@@ -86,15 +88,32 @@ def _readable(reading: SampleWeights) -> Array:
 
 
 def cut_off(reading: SampleWeights, lost: Array) -> str:
-    """Return below which weight keys are left out, where that is the rule."""
+    """Return below which weight or score keys are left out, where that is the rule."""
     kept = reading.visible & reading.seen
-    if not lost.any() or not kept.any():
+    if not lost.any() or not kept.any() or not _by_values(lost):
         return ""
     for name, size in (("weight", reading.expected), ("score", reading.scores)):
         top, bottom = float(size[lost].max()), float(size[kept].min())
-        if top < bottom and _by_values(lost):
-            return f"keys whose {name} is below {bottom:.3g} … {top:.3g} get no weight"
+        if top < bottom:
+            return f"{CUT_OFF} {name} is below {bottom:.3g} … {top:.3g} get no weight"
+    for width in (lost.shape[-1], 1, *TILES):
+        below = largest_so_far(reading, width) - reading.scores
+        most, least = float(below[kept].max()), float(below[lost].min())
+        if most < least:
+            low, high = f"{most:.3g}", f"{least:.3g}"
+            by = low if low == high else f"{low} … {high}"
+            places = {lost.shape[-1]: "of the row", 1: "so far"}
+            of = places.get(width, f"so far, by tiles of {width}")
+            return f"{CUT_OFF} score is more than {by} below the largest {of} get no weight"
     return ""
+
+
+def largest_so_far(reading: SampleWeights, width: int) -> Array:
+    """Return the largest score of the keys up to the end of each key's tile, (H, L, S)."""
+    scores = np.where(reading.visible, reading.scores, -np.inf)
+    keys = scores.shape[-1]
+    ends = np.minimum(np.arange(keys) // width * width + width, keys) - 1
+    return np.asarray(np.maximum.accumulate(scores, axis=-1)[..., ends])
 
 
 def _by_values(lost: Array) -> bool:

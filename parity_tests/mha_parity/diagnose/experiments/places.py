@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.compare import absolute_difference
+from mha_parity.diagnose.experiments.calls import WRONG
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
 
 if TYPE_CHECKING:
@@ -14,13 +16,25 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.calls import CallResult
 
+SURELY = 100 * WRONG  # allowances: what is not wrong is then right to two digits more
 AXES = ("sample", "head", "row", "column")
 
 
 def places(trials: Sequence[CallResult]) -> tuple[str, ...]:
-    """Return rules for the indices of wrong elements in all wrong trials; () if all are wrong."""
+    """Return rules for the indices of wrong elements in all wrong trials; () if all are wrong.
+
+    There are none where the largest errors are little more than rounding: the other elements may be
+    wrong too, by less.
+    """
     wrong = [each for each in trials if each.wrong and each.found is not None]
-    return tuple(_rules(wrong)) if wrong else ()
+    surely = any((_errors(each) > SURELY * each.allowed).any() for each in wrong)
+    return tuple(_rules(wrong)) if surely else ()
+
+
+def _errors(trial: CallResult) -> Array:
+    """Return the error of each element, infinite where one of both is no number."""
+    assert trial.found is not None  # noqa: S101  (of trials with an output)
+    return absolute_difference(trial.expected, trial.found)
 
 
 def _rules(wrong: Sequence[CallResult]) -> Iterator[str]:

@@ -12,6 +12,8 @@ from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.read_weights import ATOL, CALLS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
@@ -101,3 +103,12 @@ def read_wider(caller: Caller, problem: Problem) -> SampleWeights | None:
     case = problem.case
     trials = caller.ask([case.replace(head_dim=case.keys + 2)]) if case.form == "mha" else []
     return read_problem(caller, trials[0].problem) if trials and trials[0].wrong else None
+
+
+def wrong_sums(readings: Iterable[SampleWeights]) -> str:
+    """Return to what rows of weights sum in the first reading where that is not 1, "" in none."""
+    for each in readings:
+        sums = np.where(each.visible, each.weights, 0).sum(axis=-1)
+        if not each.right and np.abs(sums - 1).max() > 100 * each.noise:
+            return f"rows of weights sum to {sums.min():.4g} … {sums.max():.4g}"
+    return ""

@@ -279,27 +279,32 @@ def denominator(found: Curve) -> str:
     top = scores.max(axis=-1)
     shifted = np.exp(scores - top[..., None]).sum(axis=-1)
     low, high = float(sums.min()), float(sums.max())
-    for text, extra in _added(1 / sums - 1, shifted, top):
+    for text, extra in added_to_sum(1 / sums - 1, shifted, top):
         mean = float(extra.mean())
-        # Keys that fill the last tile up are fewer than a tile, and whole ones.
-        counted = "terms" not in text or (
-            abs(mean - round(mean)) <= 1e-3 * abs(mean) and mean < WIDEST_TILE
-        )
-        if counted and np.ptp(extra) <= 1e-4 * np.abs(extra).max():
+        if is_possible(text, mean) and np.ptp(extra) <= 1e-4 * np.abs(extra).max():
             return text.format(c=mean)
     if np.ptp(sums) <= 1e-6:
-        return f"every row of weights sums to {_sum(low, 6)}, expected 1"
-    return f"rows of weights sum to {_sum(low, 4)} … {_sum(high, 4)}, expected 1"
+        return f"every row of weights sums to {near_one(low, 6)}, expected 1"
+    return f"rows of weights sum to {near_one(low, 4)} … {near_one(high, 4)}, expected 1"
 
 
-def _sum(value: float, digits: int) -> str:
-    """Return a sum of weights, one that these digits do not tell from 1 by its distance to it."""
+def is_possible(text: str, constant: float) -> bool:
+    """Return whether a constant may be added so: keys that fill a tile up are whole, and fewer."""
+    is_whole = abs(constant - round(constant)) <= 1e-3 * abs(constant)
+    return "terms" not in text or (is_whole and constant < WIDEST_TILE)
+
+
+def near_one(value: float, digits: int) -> str:
+    """Return a number, one that these digits do not tell from 1 by its distance to it."""
     said, more = f"{value:.{digits}g}", value - 1
     return f"1 {'+' if more > 0 else '-'} {abs(more):.2g}" if said == "1" and more else said
 
 
-def _added(excess: Array, shifted: Array, top: Array) -> Iterator[tuple[str, Array]]:
-    """Yield what may be added to the denominator, with its size in every row."""
+def added_to_sum(excess: Array, shifted: Array, top: Array) -> Iterator[tuple[str, Array]]:
+    """Yield what may be added to the denominator, with its size in every row.
+
+    ``excess`` is by which share of it, ``shifted`` the sum of exp(score - ``top``).
+    """
     padded = "the denominator has {c:.4g} terms exp(0) too many: padded keys that are not masked"
     yield padded, excess * shifted * np.exp(top)
     constant = "{c:.4g} is added to the denominator, after the row maximum is subtracted"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +10,7 @@ import numpy as np
 from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.hidden_scores import causal_fill
-from mha_parity.diagnose.experiments.influence import (
-    OUT_OF_SUM,
-    irregular,
-    keys_lost,
-    largest_kept,
-    visibility,
-)
+from mha_parity.diagnose.experiments.influence import irregular
 from mha_parity.diagnose.experiments.other_order import SAME_ORDER, other_order
 from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding, read_case_weights
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
@@ -30,6 +23,7 @@ from mha_parity.diagnose.experiments.scale import (
     with_addend,
 )
 from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
+from mha_parity.diagnose.experiments.visible_keys import wrong_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,7 +91,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
         or _in_other_order(wrong)
         or _other_axis(wrong[0])
         or causal_fill(wrong[0])
-        or _visible(wrong)
+        or wrong_keys(wrong)
     )
     if found_first:
         return [found_first]
@@ -266,29 +260,6 @@ def _other_axis(reading: SampleWeights) -> WeightsFinding | None:
             return WeightsFinding(f"weights sum to 1 in {name}, expected: in each row, over keys",
                          "take the softmax over the last axis of (N, H, L, S)",
                          operation="axis of the softmax")  # fmt: skip
-    return None
-
-
-def _visible(wrong: list[SampleWeights]) -> WeightsFinding | None:
-    """Return which keys are seen, from the longest reading: a rule shows best there."""
-    normal = [each for each in wrong if each.problem.case.regime == "normal"]
-    if rule := keys_lost(normal):
-        return WeightsFinding(rule, "let the loop over keys end with the last key")
-    if rule := largest_kept(normal):
-        return WeightsFinding(
-            f"{rule}, expected all",
-            "take the softmax over all keys: remove the top-k",
-            operation="largest scores",
-        )
-    if rule := skipped_tiles(normal):
-        return WeightsFinding(rule, EVERY_TILE)
-    for of_most, each in product((False, True), reversed(normal)):
-        if rule := visibility(each, of_most=of_most):
-            if OUT_OF_SUM in rule:
-                summed = "sum P V over all keys, or hide the others by -inf before the softmax"
-                return WeightsFinding(rule, summed, operation="mask behind the softmax")
-            bounds = "look at the bounds of the loop over keys, at window and offset of a mask"
-            return WeightsFinding(rule, f"let each row see the keys that it should: {bounds}")
     return None
 
 

@@ -1,0 +1,54 @@
+"""Rows that are off by a factor are traced to what is added to their sum of exponentials."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("small_addends.py", cases=60, diagnose=True, max_failures=24)
+LEFT_OUT = checks_of("left_out_by_score.py", cases=60, diagnose=True, max_failures=24)
+WRONG = {
+    "in_each_row-float64": "1e-12 is added to the denominator, after the row maximum is subtracted",
+    "less_the_largest_of_all-float32": "1e-09 is added to the denominator, and the largest score "
+    "of all rows is subtracted, not that of each row",
+    "in_the_root-float64": "the effective scale is 1/(sqrt(D) + 1e-12), expected 1/sqrt(D)",
+    "in_the_square-float64": "1e-12 is added to D, by whose root",
+    "by_rows-float64": "each row of the output is the right one times 1 + 1e-09 … 1 + ",
+}
+BY_SCORE = {
+    "below_the_row": "keys whose score is more than 5 below the largest of the row get no weight",
+    "below_the_running": "keys whose score is more than 5 below the largest so far, by tiles of 16 "
+    "get no weight",
+    "below_what_came": "keys whose score is more than 5 below the largest so far get no weight",
+}
+
+
+@pytest.mark.parametrize(("target", "said"), WRONG.items(), ids=WRONG)
+def test_what_is_added_is_measured(target: str, said: str) -> None:
+    """Kills an approximated exp, and the one element where the error passed rounding first."""
+    name, dtype = target.split("-")
+    verdict = judged(name, dtypes=(dtype,))
+    assert Outcome.FAIL == verdict.outcome, verdict
+    titles = [each.title for each in verdict.diagnosis]
+    assert any(said in title for title in titles), titles
+    assert not any("exp(score)" in title or "column" in title for title in titles), titles
+
+
+def test_errors_near_rounding_have_no_place() -> None:
+    """Kills a head, row and column of the few elements that are off by a little more."""
+    verdict = judged("near_rounding", dtypes=("float64",))
+    assert Outcome.FAIL == verdict.outcome, verdict
+    said = " ".join(f"{each.title} {each.evidence}" for each in verdict.diagnosis)
+    assert "column" not in said, said
+    assert "loops" not in " ".join(each.remedy for each in verdict.diagnosis)
+
+
+@pytest.mark.parametrize(("name", "said"), BY_SCORE.items(), ids=BY_SCORE)
+def test_keys_that_are_left_out_by_their_score_are_said(name: str, said: str) -> None:
+    """By the largest of the row, or of the keys so far: positions decide neither."""
+    verdict = LEFT_OUT(name, dtypes=("float64",))
+    assert Outcome.FAIL == verdict.outcome, verdict
+    titles = [each.title for each in verdict.diagnosis]
+    assert any(said in title for title in titles), titles
