@@ -41,6 +41,18 @@ def documented_base(query, key, value, mask=None, is_causal=False):
     return rows, lse / math.log(2)
 
 
+def by_a_switch(query, key, value, mask=None, is_causal=False, return_lse=False):
+    """Return the rows, and their log-sum-exp where it is asked for."""
+    rows, lse = natural(query, key, value, mask, is_causal)
+    return (rows, lse) if return_lse else rows
+
+
+def by_a_switch_to_base_two(query, key, value, mask=None, is_causal=False, return_lse=False):
+    """Wrong: the logarithm has another base, where it is asked for."""
+    rows, lse = natural(query, key, value, mask, is_causal)
+    return (rows, lse / math.log(2)) if return_lse else rows
+
+
 def one_head(query, key, value):
     """Return rows (N, L, D) of arrays of NumPy, and the log-sum-exp (N, L)."""
     scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)

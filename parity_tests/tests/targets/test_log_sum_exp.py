@@ -26,7 +26,7 @@ WRONG = {
     ("name", "axes"),
     {
         "natural": "NHL", "heads_last": "NLH1", "in_float32": "NHL", "documented_base": "NHL",
-        "one_head": "NHL",
+        "one_head": "NHL", "by_a_switch": "NHL",
     }.items(),
 )  # fmt: skip
 def test_right_ones_pass_and_are_judged(name: str, axes: str) -> None:
@@ -48,6 +48,15 @@ def test_wrong_ones_fail_by_it_alone(name: str, said: str) -> None:
     assert {LOG_SUM_EXP} == {failure.check_result.check for failure in verdict.failures}
     (found,) = verdict.diagnosis
     assert f"the log-sum-exp that comes with the output is {said}" in found.title
+
+
+def test_a_switch_that_returns_it_is_passed() -> None:
+    """In half of the cases: the call is judged without it too, and the parameter was tried."""
+    verdict = judged("by_a_switch")
+    assert "not tried" not in verdict.sentence
+    rows = {row.name: row.cases for row in verdict.checks}
+    assert 0 < rows[LOG_SUM_EXP] < rows["output"]
+    assert Outcome.FAIL == judged("by_a_switch_to_base_two").outcome
 
 
 def test_one_number_a_row_of_another_name_is_not_judged() -> None:

@@ -6,6 +6,7 @@ log sum_s exp(score_s), natural, over the keys s that the row sees, (N, H, L)
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,10 +17,25 @@ from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.canonical_layout import without_names
 
 if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Iterable
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
 SETTLED = "log-sum-exp"  # the name of what is settled of it
+
+
+NAME = re.compile(r"(^|_)(lse\d?|log_?sum_?exp)(_|$)", re.IGNORECASE)
+
+
+def log_sum_exp_switches(named: Iterable[inspect.Parameter], seed: int) -> dict[str, bool]:
+    """Return the switches of a call that return it, off by default: on where the seed is odd."""
+    return {
+        each.name: True
+        for each in named
+        if seed % 2 and each.default is False and NAME.search(each.name)
+    }
 
 
 class LogSumExp(NamedTuple):

@@ -21,7 +21,13 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.canonical_layout import without_names
-from mha_parity.targets.conventions.log_sum_exp import LogSumExp, axes_shape, row_sizes
+from mha_parity.targets.conventions.log_sum_exp import (
+    NAME,
+    LogSumExp,
+    axes_shape,
+    log_sum_exp_switches,
+    row_sizes,
+)
 from mha_parity.targets.conventions.returned_names import names_at
 
 if TYPE_CHECKING:
@@ -31,7 +37,6 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-NAME = re.compile(r"(^|_)(lse\d?|log_?sum_?exp)(_|$)", re.IGNORECASE)
 DOCUMENTED = re.compile(r"\blog[-_ ]?sum[-_ ]?exp|\blse\b", re.IGNORECASE)
 BASE_TWO = re.compile(r"\bbase[- ]?(2|two)\b|\blog_?2\b|\blse_?2\b", re.IGNORECASE)
 ORDERS = ("NHL", "NLH", "HNL", "LNH")
@@ -44,7 +49,9 @@ def find_log_sum_exp(convention: Convention) -> None:
     if convention.offer["form"] != ("qkv",) or "none" not in convention.offer["projection"]:
         return
     case = convention.trial_case()
-    problem = make_problem(case.replace(batch=1 if case.layout == "unbatched" else 2, queries=5))
+    samples = 1 if case.layout == "unbatched" else 2
+    # With an odd seed a switch that returns it is on.
+    problem = make_problem(case.replace(batch=samples, queries=5, seed=case.seed | 1))
     try:
         result = without_names(convention.prepare(problem).make())
     except CandidateError:
@@ -110,6 +117,7 @@ def _doc(convention: Convention) -> str:
 
 
 def _names(convention: Convention, place: int) -> str:
-    """Return the name of a result, "" where it has none or several."""
+    """Return the name of a result, else that of the switch that returns it; "" where none is."""
     found = {*names_at(convention.entry(), place)}
-    return found.pop() if len(found) == 1 else ""
+    switches = log_sum_exp_switches(convention.call_parameters, seed=1)
+    return found.pop() if len(found) == 1 and "" not in found else " ".join(switches)

@@ -41,8 +41,15 @@ def names_at(entry: Any, place: int) -> Iterator[str]:
     except (OSError, TypeError, SyntaxError):
         return
     for node in ast.walk(tree):
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
-            yield _root(node.value.elts[place]) if len(node.value.elts) > place else ""
+        for each in _returned(node):
+            if isinstance(each, ast.Tuple):
+                yield _root(each.elts[place]) if len(each.elts) > place else ""
+
+
+def _returned(node: ast.AST) -> Iterator[ast.expr | None]:
+    """Yield what a return returns, either part of `a if condition else b`."""
+    value = node.value if isinstance(node, ast.Return) else None
+    yield from (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
 
 
 def _root(node: ast.expr) -> str:

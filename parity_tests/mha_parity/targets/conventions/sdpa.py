@@ -22,6 +22,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     split_result,
 )
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
+from mha_parity.targets.conventions.log_sum_exp import log_sum_exp_switches
 from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import Signature, signature
 from mha_parity.targets.masks.documented import documented_added
@@ -169,6 +170,7 @@ class SDPA(Convention):
             yield "is_causal", True
         elif (masked or problem.is_causal) and self._called.takes("attn_mask"):
             yield "attn_mask", arguments.array("attn_mask", self._mask(problem))
+        yield from log_sum_exp_switches(self.call_parameters, problem.case.seed).items()
         if problem.given_scale is not None:
             yield "scale", problem.given_scale
         grouped_heads = problem.num_kv_heads != problem.num_heads
