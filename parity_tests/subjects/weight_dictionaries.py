@@ -146,3 +146,15 @@ def of_a_state_crossed(params, x, context=None, n_heads=1):
     named = (("Wq", rows[0]), ("Wv", rows[1]), ("Wk", rows[1]))
     q, k, v = (split(affine(each, params, name), n_heads) for name, each in named)
     return affine(attend(q, k, v), params, "Wo")
+
+
+def configured(cfg, attn_params, x):
+    """Right: the sizes are attributes of an object, and the weights (in, out) in a dictionary."""
+    q, k, v = (split(x @ attn_params[name], cfg.n_heads) for name in ("W_q", "W_k", "W_v"))
+    return attend(q, k, v) @ attn_params["W_o"]
+
+
+def configured_by_width(cfg, attn_params, x):
+    """Wrong: the scores are divided by the root of the whole width."""
+    q, k, v = (split(x @ attn_params[name], cfg.n_heads) for name in ("W_q", "W_k", "W_v"))
+    return attend(q / np.sqrt(cfg.n_heads), k, v) @ attn_params["W_o"]

@@ -15,12 +15,13 @@ FILE = "weight_dictionaries.py"
 judged = checks_of(FILE, cases=20, dtypes=("float64",))
 
 
-@pytest.mark.repeats(4)
+@pytest.mark.repeats(5)
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("flat", "wq, wk, wv, wo applied as X @ W"),
         ("biased", "W_q, W_k, W_v, W_o applied as X @ W"),
+        ("configured", "W_q, W_k, W_v, W_o applied as X @ W"),
         ("nested", "qkv, out applied as X @ W"),
         ("without_output", "wq, wk, wv applied as X @ W.T"),
         ("with_heads", "Wq, Wk, Wv, Wo applied as X @ W"),
@@ -47,6 +48,7 @@ def test_right_ones_pass(name: str, said: str) -> None:
         "by_letter_crossed",
         "heads_behind_inputs_crossed",
         "of_a_state_crossed",
+        "configured_by_width",
     ],
 )
 def test_wrong_ones_fail(name: str) -> None:

@@ -119,7 +119,7 @@ class InterpretedCalls(InterpretedLayers):
         kv_heads = case.kv_heads_count
         width, samples = problem.query.shape[-1], case.batch
         sizes = LayerSizes(width, problem.num_heads, kv_heads=kv_heads, samples=samples)
-        values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
+        values |= roles.sized(sizes)
         if problem.given_scale is not None:
             values[self.scale_parameter] = problem.given_scale
         if roles.heads:

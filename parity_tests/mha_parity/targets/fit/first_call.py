@@ -46,7 +46,7 @@ def make_parameters(layer: Any, sizes: LayerSizes) -> None:
         values: dict[str, Any] = {name: rows for name, _ in roles.inputs}
         values |= {name: roles.hiding_nothing(extents, np.float32) for name in roles.none}
         values |= {**dict.fromkeys(roles.lengths, L), **dict.fromkeys(roles.ones, 1)}
-        values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
+        values |= roles.sized(sizes)
         values |= modes_of(named, training=False)
         try:
             with target_errors():

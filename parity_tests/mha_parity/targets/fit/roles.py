@@ -13,6 +13,7 @@ from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import meanings
+from mha_parity.targets.fit.configurations import RecordingConfig
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
 from mha_parity.targets.fit.map_sizes import map_sizes
 from mha_parity.targets.fit.weight_arguments import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
+    from mha_parity.targets.fit.argument_meanings import LayerSizes
     from mha_parity.targets.fit.packed_inputs import PackedInput
     from mha_parity.targets.fit.weights import WeightArgument
 
@@ -42,7 +44,8 @@ _LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
 _HEADS = re.compile(r"head|^n?h$|^nh")
 _INPUT_HEADS = re.compile(r"^(query|key|value)_heads$")
 # What a dictionary of all weights is called.
-PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
+PARAMS = re.compile(r"^((\w+_)?(params?|parameters)|weights|theta|state|state_dict|variables|p)$")
+CONFIGURATION = "configuration"  # what an object with the sizes of a layer by name means
 RANDOM = "random"  # what a source of random numbers means
 FIRST_ROW = "zero"  # what the number of rows before those of a call means
 _FIRST_ROW = re.compile(r"^start_?pos(ition)?$|^(pos|offset|(cache|past)_(position|len|length))$")
@@ -85,9 +88,19 @@ class ParameterAssignment:
     def has_many_heads(self) -> bool:
         """Whether the number of heads is given, alone or among weights, or their axis shows it."""
         given = (given for _, given in (*self.weights, *self.single_weights))
-        return bool(self.heads) or any(
-            each.container == "list" or "h" in each.axes or each.sizes for each in given
+        configured = any(meaning == CONFIGURATION for _, meaning in self.sizes)
+        return (
+            bool(self.heads)
+            or configured
+            or any(each.container == "list" or "h" in each.axes or each.sizes for each in given)
         )
+
+    def sized(self, sizes: LayerSizes) -> dict[str, Any]:
+        """Return what the parameters get that want sizes, or an object that has them by name."""
+        return {
+            name: RecordingConfig(sizes) if meaning == CONFIGURATION else sizes.value(meaning)
+            for name, meaning in self.sizes
+        }
 
     def hiding_nothing(self, sizes: dict[str, int], dtype: Any) -> Array | None:
         """Return what each parameter in ``none`` gets; ``sizes`` are N, H, L and S."""
@@ -275,9 +288,21 @@ def function_roles(
     ``keys`` are strings that it reads, which may be those of a dictionary of weights, and
     ``unpacked`` names that it unpacks, which may be those of a tuple of weights.
     """
+    config = [(p.name, CONFIGURATION) for p in named if _is_configuration(p)]
+    others = [p for p in named if not _is_configuration(p)]
+    for roles in _of_others(others, keys, unpacked):
+        yield replace(roles, sizes=(*roles.sizes, *config)) if config else roles
+
+
+def _of_others(
+    named: Sequence[inspect.Parameter], keys: Sequence[str], unpacked: Sequence[Sequence[str]]
+) -> Iterator[ParameterAssignment]:
+    """Yield the same where no parameter is a configuration."""
     params = _holder(named)
     if params is not None and (entries := [*in_dictionary(keys), *in_order(unpacked)]):
-        for roles, held in product(function_roles([p for p in named if p is not params]), entries):
+        for roles, held in product(
+            _of_others([p for p in named if p is not params], (), ()), entries
+        ):
             if not roles.weights:
                 yield replace(roles, weights=((params.name, held),))
         if params.name != MATRIX:
@@ -336,6 +361,12 @@ def _holder(named: Sequence[inspect.Parameter]) -> inspect.Parameter | None:
     kept = [p for p in named if p.default in {p.empty, None}]
     held = (p for p in kept if PARAMS.search(p.name.lower()))
     return next(held, next((p for p in kept if p.name == MATRIX), None))
+
+
+def _is_configuration(parameter: inspect.Parameter) -> bool:
+    """Return whether a required parameter is an object with sizes by its name, as `cfg`."""
+    wanted = parameter.default is parameter.empty
+    return wanted and parameters.role(parameter.name, "call") is Role.CONFIG
 
 
 def is_no_input(parameter: inspect.Parameter) -> bool:

@@ -38,7 +38,7 @@ def unread_parameters(layer: Any, sizes: LayerSizes) -> frozenset[str]:
             mask = roles.hiding_nothing(extents, np.float32)
             values[name] = None if mask is None else torch.as_tensor(mask)
         values |= {**dict.fromkeys(roles.lengths, L), **dict.fromkeys(roles.ones, 1)}
-        values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
+        values |= roles.sized(sizes)
         values |= modes_of(named, training=False)
         with suppress(CandidateError), target_errors():
             outcome = sum(each.sum() for each in _differentiable(layer(**values)))
