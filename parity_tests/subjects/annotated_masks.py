@@ -1,4 +1,4 @@
-"""Layers whose masks are annotated as arrays of booleans, of integers, or of floats too."""
+"""Masks that are annotated or documented as arrays of booleans, of integers, or of floats too."""
 
 from __future__ import annotations
 
@@ -71,3 +71,19 @@ class FaintIntegers(Layer):
         if mask is not None and mask.dtype != torch.bool:
             mask = -1.0 * (1 - mask).to(q.dtype)
         return self.attend(q, k, v, mask)
+
+
+def documented(query, key, value, attn_mask=None):
+    """Right. Attention on (N, H, L, D).
+
+    attn_mask: optional bool, broadcastable to (N, H, L, S), True = take part.
+    """
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    if attn_mask is not None:
+        scores = scores.masked_fill(torch.logical_not(attn_mask), float("-inf"))
+    return scores.softmax(dim=-1) @ value
+
+
+def undocumented(query, key, value, attn_mask=None):
+    """Attention on (N, H, L, D), which takes floats of torch's mask for booleans."""
+    return documented(query, key, value, attn_mask)

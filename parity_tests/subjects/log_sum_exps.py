@@ -90,6 +90,22 @@ def mask_lost(query, key, value, mask=None, is_causal=False):
     return rows, rows_and_scores(query, key, value, None, is_causal)[1].logsumexp(-1)
 
 
+def largest_tile(query, key, value, mask=None, is_causal=False):
+    """Wrong: the largest of those of tiles of 16 keys."""
+    rows, scores = rows_and_scores(query, key, value, mask, is_causal)
+    lse = torch.stack([each.logsumexp(-1) for each in scores.split(16, dim=-1)]).amax(0)
+    return rows, lse
+
+
+def maximum_unscaled(query, key, value, mask=None, is_causal=False):
+    """Wrong: the maximum is added as it is before the scores are scaled."""
+    rows, scores = rows_and_scores(query, key, value, mask, is_causal)
+    largest = scores.amax(-1)
+    lse = largest * math.sqrt(query.shape[-1])
+    lse = lse + (scores - largest[..., None]).exp().sum(-1).log()
+    return rows, lse
+
+
 def negative(query, key, value, mask=None, is_causal=False):
     """Wrong: its negative."""
     rows, lse = natural(query, key, value, mask, is_causal)

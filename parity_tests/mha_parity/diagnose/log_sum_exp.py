@@ -12,6 +12,7 @@ from mha_parity.core.compare import as_float64
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import ROUNDINGS, TELLING
 from mha_parity.diagnose.experiments.calls import BITS, CallResult
+from mha_parity.diagnose.experiments.rules import TILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ UNKNOWN = "none of what was tried; the largest error is {:.3g}"
 
 
 def wrong_log_sum_exp(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
-    """Return what is returned in its place, in the words that fit most answers.
+    """Return what is returned in its place, in the words that fit all answers.
 
     Looked at are those in which it is wrong, and the output right.
     """
@@ -39,16 +40,15 @@ def wrong_log_sum_exp(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
     for trial in trials:
         for text, array in _others(trial):
             fits[text] = fits.get(text, 0) + _same(trial, array)
-    text, count = max(fits.items(), key=lambda each: each[1])
-    if not count:
-        text, count = UNKNOWN.format(max(map(_error, trials))), len(trials)
+    unknown = UNKNOWN.format(max(map(_error, trials)))
+    text = next((said for said, count in fits.items() if count == len(trials)), unknown)
     return (
         Diagnosis(
             bug=None,
             title=f"the log-sum-exp that comes with the output is {text}; the output is right",
             remedy=REMEDY,
             explains=len(trials) / len(seen),
-            evidence=f"{count} of {len(trials)} answers in which it alone is wrong",
+            evidence=f"{len(trials)} answers in which it alone is wrong",
         ),
     )
 
@@ -75,6 +75,13 @@ def _others(trial: CallResult) -> Iterator[tuple[str, Array]]:
         unscaled = masked / trial.problem.scale
         yield "that of the scores before they are scaled", log_sum_exp(unscaled)
         yield "the logarithm of the mean, not of the sum", right - math.log(masked.shape[-1])
+        at_first = masked.max(axis=-1, initial=-np.inf) / trial.problem.scale + summed
+        yield "the maximum before it is scaled and the logarithm of the sum", at_first
+    for width in TILES:
+        tiles = [masked[..., i : i + width] for i in range(0, masked.shape[-1], width)]
+        parts = np.stack([log_sum_exp(each) for each in tiles])
+        yield f"the largest of those of its tiles of {width} keys", parts.max(axis=0)
+        yield f"that of its last tile of {width} keys", parts[-1]
 
 
 def _found(trial: CallResult) -> Array | None:

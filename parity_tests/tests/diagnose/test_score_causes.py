@@ -143,7 +143,7 @@ PLANTED: dict[str, tuple[type[Attention], str]] = {
     "base 2": (powered(lambda z: z * math.log(2)), "ln(2)/sqrt(D), so 2^score"),
     "largest": (LargestFive, "a row sees only its 5 keys with the largest scores"),
     "half sum": (HalfSum, "the stage `sum of P V over the keys` is rounded to float16"),
-    "padded": (PaddedKeys, "the denominator has 8 terms exp(0) too many"),
+    "padded": (PaddedKeys, "exp(0) is added to the denominator 8 times"),
     "tiles": (TilesOfTheirOwn, "tiles of 64; each tile has its own maximum subtracted"),
     "merged": (MergedWithoutSums, "each tile's result is weighted by exp of its maximum alone"),
     "half": (HalfScores, "the stage `scores` is rounded to float16"),

@@ -17,6 +17,8 @@ WRONG = {
     "two_bases": "the maximum to base 2 and the natural logarithm of the sum",
     "maximum_lost": "the logarithm of the sum, without the maximum that was subtracted",
     "mask_lost": "that of the scores without the mask",
+    "largest_tile": "the largest of those of its tiles of 16 keys",
+    "maximum_unscaled": "the maximum before it is scaled and the logarithm of the sum",
     "negative": "its negative",
     "strange": "none of what was tried",
 }

@@ -291,7 +291,7 @@ def denominator(found: Curve) -> str:
 def is_possible(text: str, constant: float) -> bool:
     """Return whether a constant may be added so: keys that fill a tile up are whole, and fewer."""
     is_whole = abs(constant - round(constant)) <= 1e-3 * abs(constant)
-    return "terms" not in text or (is_whole and constant < WIDEST_TILE)
+    return "times" not in text or (is_whole and constant < WIDEST_TILE)
 
 
 def near_one(value: float, digits: int) -> str:
@@ -305,7 +305,7 @@ def added_to_sum(excess: Array, shifted: Array, top: Array) -> Iterator[tuple[st
 
     ``excess`` is by which share of it, ``shifted`` the sum of exp(score - ``top``).
     """
-    padded = "the denominator has {c:.4g} terms exp(0) too many: padded keys that are not masked"
+    padded = "exp(0) is added to the denominator {c:.4g} times: padded keys that are not masked"
     yield padded, excess * shifted * np.exp(top)
     constant = "{c:.4g} is added to the denominator, after the row maximum is subtracted"
     yield constant, excess * shifted

@@ -22,6 +22,7 @@ from mha_parity.targets.conventions.claims import claimed_cases
 from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
+from mha_parity.targets.masks.documented import documents_booleans
 from mha_parity.targets.masks.find import fill_required, find_masks
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def probe_offer(convention: Convention) -> None:
             convention.reasons[probe.axis, probe.value] = reason
     _only_batches(convention)
     find_masks(convention)
+    _leave_out_floats(convention)
     if not convention.hides_future:  # a switch of the rule was found
         convention.remarks = tuple(each for each in convention.remarks if each != CAUSAL)
     _try_claims(convention)
@@ -80,6 +82,20 @@ def _settle_dtype(convention: Convention) -> None:
         ):
             convention.trial_dtype = dtype
             return
+
+
+def _leave_out_floats(convention: Convention) -> None:
+    """Take floats back of masks of torch's names that the documentation says are booleans."""
+    for axis, name, values in FLOAT_MASKS:
+        held = name if name in {p.name for p in convention.parameters} else "attn_mask"
+        if convention.masks is not None or held not in convention.own_masks:
+            continue
+        if documents_booleans(convention.subject, convention.entry(), held):
+            left = tuple(each for each in convention.offer[axis] if each not in values)
+            taken_back = [each for each in values if each in convention.offer[axis]]
+            convention.offer = convention.offer | {axis: left}
+            reason = f"its documentation says that `{held}` is boolean"
+            convention.reasons |= {(axis, each): reason for each in taken_back}
 
 
 def _in_trial_dtype(convention: Convention, case: Case) -> Case:
