@@ -28,7 +28,6 @@ from mha_parity.diagnose.experiments.state import KEEP_NOTHING, CallHistoryEffec
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
 from mha_parity.diagnose.experiments.variants import ORDER_REMEDIES
 from mha_parity.diagnose.experiments.weights import (
-    NEARLY,
     causes,
     causes_of_falling_scores,
     readings,
@@ -132,7 +131,7 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
         _read_where_wrong(caller, seen)
     understood = any(each.understood for each in seen.causes)
     factor = None if seen.split or understood else row_factors(seen.wrong, seen.readings)
-    if factor and (factor.understood or all(c.text.startswith(NEARLY) for c in seen.causes)):
+    if factor is not None:
         seen.causes, understood = [factor], factor.understood
     if seen.split is None and not understood and (text := coincidences(seen.scans)):
         seen.split = ExperimentFinding(text, BY_PLACE, stage="sizes")

@@ -101,6 +101,8 @@ def row_factors(
     if shown < LEAST_ROWS or least <= 0:
         return None
     text = _added(rows, factors)
+    if not text and most - least <= max(float(off.max()) for _, off in factors):
+        return None  # one factor of all rows, as weights show
     operation = "denominator" if "after" in text else ""
     said = text or UNKNOWN.format(near_one(least, 4), near_one(most, 4))
     return WeightsFinding(said, REMEDY, understood=bool(text), operation=operation)

@@ -49,7 +49,6 @@ MERGED = (
 OWN_ALONE = "no key of another position has a part in a row, whatever the scores"
 POSITIONS = "take the product of q and k, and that of the weights and v, over the axis of positions"
 LEAST_FACTOR = 1e-6  # a factor nearer to 0 than that is none, nor are factors that differ by more
-NEARLY = "the weights are nearly those expected"
 NEARLY_1 = 1e-3  # rows of weights that miss 1 by less are measured as sums
 NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
 
@@ -360,7 +359,7 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFin
     slopes, misfit = transfer.slope(found)
     if misfit <= NEARLY_EXP:
         return WeightsFinding(
-            f"{NEARLY}: their logarithms miss a line of slope "
+            f"the weights are nearly those expected: their logarithms miss a line of slope "
             f"{slopes.mean():.3g} by up to {misfit:.2g}, as an approximated exp does; {first}",
             "call exp",
             understood=False,
