@@ -122,6 +122,31 @@ class SamplesLast(_Layer):
         return self.joined(attend(q, k, v, hidden)).transpose(0, 1)
 
 
+class PaddingSamplesLast(_Layer):
+    """Right: rows (L, N, E), and padding (S, N), of which True hides."""
+
+    def hidden(self, padding):
+        """Return what is hidden, (N, 1, 1, S)."""
+        return padding.t()[:, None, None]
+
+    def forward(self, query, key, value, src_mask=None):
+        """Return (L, N, E)."""
+        q, k, v = (
+            self.heads(linear(rows.transpose(0, 1)))
+            for linear, rows in ((self.q, query), (self.k, key), (self.v, value))
+        )
+        hidden = None if src_mask is None else self.hidden(src_mask)
+        return self.joined(attend(q, k, v, hidden)).transpose(0, 1)
+
+
+class PaddingSamplesLastKeepsFirst(PaddingSamplesLast):
+    """Wrong: the first key is seen whatever the padding says."""
+
+    def hidden(self, padding):
+        """Return what is hidden behind the first key."""
+        return super().hidden(padding) & (torch.arange(len(padding)) > 0)
+
+
 class SamplesLastKeepsFirst(SamplesLast):
     """Wrong: the first key is seen whatever the mask says."""
 

@@ -12,12 +12,12 @@ judged = checks_of("further_arguments.py", cases=32, dtypes=("float64",))
 
 RIGHT = (
     "OfMap", "SharedPair", "MaskFlag", "SamplesLast", "channels_of_heads", "Columns",
-    "PrivateNames", "Drawing", "drawn_rows",
+    "PrivateNames", "Drawing", "drawn_rows", "PaddingSamplesLast",
 )  # fmt: skip
 WRONG = (
     "OfMapUnscaled", "ContextUnread", "MaskFlagUnscaled", "SamplesLastKeepsFirst",
     "channels_of_heads_by_heads", "ColumnsUnscaled", "PrivateNamesUnmoved",
-    "DrawingUnscaled",
+    "DrawingUnscaled", "PaddingSamplesLastKeepsFirst",
 )  # fmt: skip
 
 
@@ -48,3 +48,5 @@ def test_what_was_found_is_said() -> None:
     assert "False leaves `attn_mask` unread" == said["mask_flag"]
     said = {each.name: each.meaning for each in judged("SamplesLast").parameters}
     assert "(L, S, N)" in said["mask"], said
+    said = {each.name: each.meaning for each in judged("PaddingSamplesLast").parameters}
+    assert "(S, N)" in said["src_mask"], said

@@ -34,7 +34,7 @@ THREE_AXES: tuple[Axes, ...] = (
     ("H", "L", "S"),
 )  # what else three axes are read as
 # Of rows (L, N, E), the samples last.
-SAMPLES_LAST: tuple[Axes, ...] = (("L", "S", "N"), ("L", "S", "1"), ("1", "S", "N"))
+SAMPLES_LAST: tuple[Axes, ...] = (("L", "S", "N"), ("L", "S", "1"), ("1", "S", "N"), ("S", "N"))
 # Of one sample without its axis.
 SINGLE_SHAPES: tuple[Axes, ...] = (("H", "L", "S"), ("1", "L", "S"), ("L", "S"), ("S",))
 LENGTH_SHAPES: tuple[Axes, ...] = (("N",), ("N", "L"))
