@@ -97,7 +97,8 @@ def _error(trial: CallResult) -> float:
     if found is None:
         return 0.0
     with np.errstate(invalid="ignore"):
-        return float(np.nanmax(np.where(_seen(trial), np.abs(found - expected), 0), initial=0))
+        error = np.where(_seen(trial), np.abs(found - expected), 0)
+    return float(np.nan_to_num(error, nan=np.inf).max(initial=0))
 
 
 def _is_wrong(trial: CallResult) -> bool:

@@ -15,7 +15,7 @@ WRONG = {
     "of all rows is subtracted, not that of each row",
     "in_the_root-float64": "the effective scale is 1/(sqrt(D) + 1e-12), expected 1/sqrt(D)",
     "in_the_square-float64": "1e-12 is added to D, by whose root",
-    "by_rows-float64": "each row of the output is the right one times 1 + 1e-09 … 1 + ",
+    "by_rows-float64": "rows of weights sum to 1 + 1e-09 … 1 + ",
 }
 BY_SCORE = {
     "below_the_row": "keys whose score is more than 5 below the largest of the row get no weight",

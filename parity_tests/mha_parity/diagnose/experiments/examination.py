@@ -131,7 +131,7 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
         _read_where_wrong(caller, seen)
     understood = any(each.understood for each in seen.causes)
     factor = None if seen.split or understood else row_factors(seen.wrong, seen.readings)
-    if factor is not None:
+    if factor is not None and (factor.understood or not seen.causes):
         seen.causes, understood = [factor], factor.understood
     if seen.split is None and not understood and (text := coincidences(seen.scans)):
         seen.split = ExperimentFinding(text, BY_PLACE, stage="sizes")

@@ -27,10 +27,8 @@ REMEDY = "divide by the sum of exp over the keys of the row, and by nothing else
 NEAR = 1e-3  # of what is added: how far it may vary from row to row
 ALIKE = 0.2  # the same from problem to problem, where it is near the last digits
 LEAST_ROWS = 4  # that show a factor
-UNKNOWN = (
-    "each row of the output is the right one times {} … {}: its sum of exponentials is not that of "
-    "its keys"
-)
+UNKNOWN = "each row of the output is the right one times {} … {}, expected 1"
+UNKNOWN_REMEDY = "look at what rows are divided by, and at what multiplies them behind the softmax"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,21 +89,25 @@ def row_factors(
     """
     rows = [found for each in wrong if (found := Rows.of_trial(each))]
     rows = rows or [Rows.of_reading(each) for each in readings if not each.right]
+    rows = [each for each in rows if each.expected.size]
     measured = [each.factors() for each in rows]
     factors = [each for each in measured if each is not None]
     if not rows or len(factors) < len(rows):
         return None
     shown = sum(int((np.abs(1 - factor) > 2 * off).sum()) for factor, off in factors)
-    least = min(float(factor.min()) for factor, _ in factors)
-    most = max(float(factor.max()) for factor, _ in factors)
+    # A factor that rounding does not tell from 1 is 1.
+    clear = [np.where(np.abs(1 - factor) <= 2 * off, 1, factor) for factor, off in factors]
+    least, most = (float(f([f(each) for each in clear])) for f in (np.min, np.max))
     if shown < LEAST_ROWS or least <= 0:
         return None
     text = _added(rows, factors)
     if not text and most - least <= max(float(off.max()) for _, off in factors):
         return None  # one factor of all rows, as weights show
     operation = "denominator" if "after" in text else ""
-    said = text or UNKNOWN.format(near_one(least, 4), near_one(most, 4))
-    return WeightsFinding(said, REMEDY, understood=bool(text), operation=operation)
+    if text:
+        return WeightsFinding(text, REMEDY, operation=operation)
+    said = UNKNOWN.format(near_one(least, 4), near_one(most, 4))
+    return WeightsFinding(said, UNKNOWN_REMEDY, understood=False)
 
 
 def _added(rows: Sequence[Rows], factors: Sequence[tuple[Array, Array]]) -> str:

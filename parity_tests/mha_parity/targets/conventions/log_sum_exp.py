@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
+BASE = 2.0  # the other base that one may be documented to have
 SETTLED = "log-sum-exp"  # the name of what is settled of it
 
 
@@ -46,9 +47,9 @@ class LogSumExp(NamedTuple):
     base: float
 
     def read(self, problem: Problem, result: Any) -> Array | None:
-        """Return the natural one of a result, (N, H, L); None where none is returned.
+        """Return the natural one of a result, (N, H, L); None where none of its shape is returned.
 
-        One of another shape is returned as it came.
+        Integers and booleans are none.
         """
         several = without_names(result)
         if not isinstance(several, tuple | list) or len(several) <= self.place:
@@ -58,8 +59,8 @@ class LogSumExp(NamedTuple):
             unbatched = [self.axes.replace("N", "")] if problem.case.layout == "unbatched" else []
             ways = (w for w in (self.axes, *unbatched) if array.shape == axes_shape(w, sizes))
             axes = next(ways, None)
-            if axes is None:
-                return array
+            if axes is None or not is_floating(array):
+                return None
             order = axes.replace("1", "")
             kept = array.reshape(axes_shape(order, sizes))
             whole = kept.transpose([order.index(axis) for axis in "NHL" if axis in order])
@@ -80,6 +81,11 @@ class LogSumExp(NamedTuple):
                 place, axes, base = text.split()
                 return cls(int(place), axes, float(base))
         return None
+
+
+def is_floating(array: Array) -> bool:
+    """Return whether numbers are floats, those of bfloat16 too."""
+    return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
 
 
 def axes_shape(axes: str, sizes: dict[str, int]) -> tuple[int, ...]:

@@ -2,7 +2,8 @@
 
 Kernels keep it for their backward pass, and join the answers to parts of the keys by it. It is
 judged where it is one on a small problem, or where its name or the documentation says that it is
-one. One to base 2 has to be documented as such: by "base 2", "log2" or its name.
+one. One to base 2 has to be documented as such: by "base 2", "log2" or its name. What is natural on
+the small problem is so, whatever the documentation says of base 2.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from itertools import chain, product
+from dataclasses import fields, is_dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +20,10 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.arrays import log_sum_exp, split_heads
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.canonical_layout import without_names
 from mha_parity.targets.conventions.log_sum_exp import (
+    BASE,
     NAME,
     LogSumExp,
     axes_shape,
@@ -37,9 +39,16 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-DOCUMENTED = re.compile(r"\blog[-_ ]?sum[-_ ]?exp|\blse\b", re.IGNORECASE)
+# A sentence that says of what is returned that it is one.
+DOCUMENTED = re.compile(
+    r"\breturn[^.;]*?\b(log[-_ ]?sum[-_ ]?exp\b(?! trick)|lse\b)"
+    r"|\b(log[-_ ]?sum[-_ ]?exp|lse)\b(?! trick)[^.;]*\b(is|are) returned",
+    re.IGNORECASE | re.DOTALL,
+)
+IN_CODE = re.compile(r"lse|log_?sum_?exp", re.IGNORECASE)
 BASE_TWO = re.compile(r"\bbase[- ]?(2|two)\b|\blog_?2\b|\blse_?2\b", re.IGNORECASE)
 ORDERS = ("NHL", "NLH", "HNL", "LNH")
+NEAR = 1e-2  # of its size and 1: what is nearer is meant as one, and judged by its bound
 JUDGED = "one number a row comes with the output: its log-sum-exp, which is judged"
 SAID = "the log-sum-exp that is returned with the output is judged{}"
 
@@ -48,30 +57,54 @@ def find_log_sum_exp(convention: Convention) -> None:
     """Look for it in what a call of attention on Q, K and V returns, and keep where it stands."""
     if convention.offer["form"] != ("qkv",) or "none" not in convention.offer["projection"]:
         return
-    case = convention.trial_case()
-    samples = 1 if case.layout == "unbatched" else 2
-    # With an odd seed a switch that returns it is on.
-    problem = make_problem(case.replace(batch=samples, queries=5, seed=case.seed | 1))
+    problem = _trial(convention)
     try:
-        result = without_names(convention.prepare(problem).make())
+        returned = convention.prepare(problem).make()
     except CandidateError:
         return
+    result = without_names(returned)
     if not isinstance(result, tuple | list) or len(result) < 2:
         return
     found = [each for place in range(len(result)) for each in _at(problem, result, place)]
-    equal = (each for each in found if _is_it(problem, each.read(problem, result)))
-    named = (each for each in found if NAME.search(_names(convention, each.place)))
-    documented = found if len({each.place for each in found}) == 1 else []
-    said = documented if DOCUMENTED.search(_doc(convention)) else []
-    chosen = next(chain(equal, named, said), None)
+    chosen = _chosen(convention, problem, returned, found)
     if chosen is None:
         return
-    base = 2.0 if BASE_TWO.search(_said(convention, chosen.place)) else math.e
-    convention.log_sum_exp = chosen._replace(base=base)
-    convention.remarks += (SAID.format(", to base 2 as documented." if base == 2 else "."),)
+    convention.log_sum_exp = chosen
+    to_base_two = chosen.base == BASE
+    convention.remarks += (SAID.format(", to base 2 as documented." if to_base_two else "."),)
     for value in ("per_head", "averaged"):
         if ("weights", value) in convention.reasons:
             convention.reasons["weights", value] = JUDGED
+
+
+def _trial(convention: Convention) -> Problem:
+    """Return a small problem with sizes of their own, for which a switch that returns it is on."""
+    case = convention.trial_case()
+    samples = case.batch if case.layout == "unbatched" or convention.of_one_batch else 3
+    return make_problem(case.replace(batch=samples, queries=5, seed=case.seed | 1))
+
+
+def _chosen(
+    convention: Convention, problem: Problem, returned: Any, found: list[LogSumExp]
+) -> LogSumExp | None:
+    """Return what is one by its numbers, else what is called one; None where nothing is.
+
+    One to base 2 is right where that is documented.
+    """
+    result, expected = without_names(returned), _expected(problem)
+    held = [(each, each.read(problem, result)) for each in found]
+    if natural := next((each for each, a in held if _near(a, expected)), None):
+        return natural
+    names = {each.place: _name(convention, returned, each.place) for each in found}
+    documented = bool(BASE_TWO.search(f"{_doc(convention)} {' '.join(names.values())}"))
+    base = BASE if documented else math.e
+    if binary := next((each for each, a in held if _near(a, expected / math.log(BASE))), None):
+        called = documented or IN_CODE.search(_code(convention) + names[binary.place])
+        return binary._replace(base=base) if called else None
+    named = [each for each in found if NAME.search(names[each.place])]
+    by_text = [each for each in found if not names[each.place]] if _says(convention) else []
+    alone = by_text if len({each.place for each in found}) == 1 else []
+    return next((each._replace(base=base) for each in (*named, *alone)), None)
 
 
 def _at(problem: Problem, result: Any, place: int) -> Iterator[LogSumExp]:
@@ -89,9 +122,13 @@ def _at(problem: Problem, result: Any, place: int) -> Iterator[LogSumExp]:
                 yield LogSumExp(place, axes, math.e)
 
 
-def _is_it(problem: Problem, found: Array | None) -> bool:
-    """Return whether one number a row is the log-sum-exp."""
-    return found is not None and equal_up_to_rounding(_expected(problem).astype(found.dtype), found)
+def _near(found: Array | None, expected: Array) -> bool:
+    """Return whether numbers of rows are these, but for what their bound decides."""
+    if found is None:
+        return False
+    with np.errstate(invalid="ignore"):
+        near = np.abs(found.astype(np.float64) - expected) <= NEAR * (1 + np.abs(expected))
+    return bool(near.all())
 
 
 def _expected(problem: Problem) -> Array:
@@ -107,17 +144,31 @@ def _expected(problem: Problem) -> Array:
     return log_sum_exp(np.where(problem.hidden(), -np.inf, scores))
 
 
-def _said(convention: Convention, place: int) -> str:
-    """Return what documentation and names say of it."""
-    return f"{_doc(convention)} {_names(convention, place)}"
-
-
 def _doc(convention: Convention) -> str:
     return inspect.getdoc(convention.subject) or ""
 
 
-def _names(convention: Convention, place: int) -> str:
-    """Return the name of a result, else that of the switch that returns it; "" where none is."""
+def _says(convention: Convention) -> bool:
+    """Return whether the documentation says that a log-sum-exp is returned."""
+    return bool(DOCUMENTED.search(_doc(convention)))
+
+
+def _code(convention: Convention) -> str:
+    try:
+        return inspect.getsource(inspect.unwrap(convention.entry()))
+    except (OSError, TypeError):
+        return ""
+
+
+def _name(convention: Convention, returned: Any, place: int) -> str:
+    """Return the name of a result: its key or field, its variable, the switch that returns it."""
+    if isinstance(returned, dict):
+        return str(list(returned)[place])
+    if is_dataclass(returned) and not isinstance(returned, type):
+        return fields(returned)[place].name
+    if named := getattr(returned, "_fields", ()):
+        return str(named[place])
     found = {*names_at(convention.entry(), place)}
-    switches = log_sum_exp_switches(convention.call_parameters, seed=1)
-    return found.pop() if len(found) == 1 and "" not in found else " ".join(switches)
+    if len(found) == 1 and "" not in found:
+        return found.pop()
+    return " ".join(log_sum_exp_switches(convention.call_parameters, seed=1))

@@ -40,10 +40,19 @@ def names_at(entry: Any, place: int) -> Iterator[str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(entry))))
     except (OSError, TypeError, SyntaxError):
         return
-    for node in ast.walk(tree):
-        for each in _returned(node):
-            if isinstance(each, ast.Tuple):
-                yield _root(each.elts[place]) if len(each.elts) > place else ""
+    for function in ast.iter_child_nodes(tree):
+        for node in _own_nodes(function):
+            for each in _returned(node):
+                if isinstance(each, ast.Tuple):
+                    yield _root(each.elts[place]) if len(each.elts) > place else ""
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function, those of functions within left out."""
+    for node in ast.iter_child_nodes(function):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield node
+            yield from _own_nodes(node)
 
 
 def _returned(node: ast.AST) -> Iterator[ast.expr | None]:
