@@ -39,7 +39,7 @@ def one_by_one(problem: Problem, reference: Reference) -> np.ndarray:
     return np.asarray((largest + np.log(total))[..., 0])
 
 
-@pytest.mark.parametrize(("dtype", "keys"), [("float32", 2003), ("float16", 1003)])
+@pytest.mark.parametrize(("dtype", "keys"), [("float32", 2003), ("float16", 601)])
 def test_sums_key_by_key_are_within_the_bound(dtype: str, keys: int) -> None:
     """Kills a bound of the exponents alone, and float16 held to sums in float32.
 
