@@ -19,7 +19,6 @@ from mha_parity.diagnose.experiments.reading import read_problem, read_wider, wr
 from mha_parity.diagnose.experiments.remedies import BOOLEANS_FIRST, MASK_OPERATIONS, mask_remedy
 from mha_parity.diagnose.experiments.replaced import replaced
 from mha_parity.diagnose.experiments.returned import returned
-from mha_parity.diagnose.experiments.row_factors import row_factors
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMEDY
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
@@ -30,6 +29,7 @@ from mha_parity.diagnose.experiments.variants import ORDER_REMEDIES
 from mha_parity.diagnose.experiments.weights import (
     causes,
     causes_of_falling_scores,
+    causes_of_rows,
     readings,
 )
 
@@ -130,9 +130,9 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
     elif not seen.causes and not _is_surely_rounded(seen):
         _read_where_wrong(caller, seen)
     understood = any(each.understood for each in seen.causes)
-    factor = None if seen.split or understood else row_factors(seen.wrong, seen.readings)
-    if factor is not None and (factor.understood or not seen.causes):
-        seen.causes, understood = [factor], factor.understood
+    factors = [] if seen.split or understood else causes_of_rows(seen.wrong, seen.readings)
+    if any(each.understood for each in factors) or not seen.causes:
+        seen.causes, understood = factors, any(each.understood for each in factors) or understood
     if seen.split is None and not understood and (text := coincidences(seen.scans)):
         seen.split = ExperimentFinding(text, BY_PLACE, stage="sizes")
 

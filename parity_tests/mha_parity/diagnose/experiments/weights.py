@@ -13,6 +13,7 @@ from mha_parity.diagnose.experiments.hidden_scores import causal_fill
 from mha_parity.diagnose.experiments.influence import irregular
 from mha_parity.diagnose.experiments.other_order import SAME_ORDER, other_order
 from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding, read_case_weights
+from mha_parity.diagnose.experiments.row_factors import row_factors
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
 from mha_parity.diagnose.experiments.scale import (
     PRECISELY,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.calls import Caller
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 # Widths of several residues modulo 4 and 8; lengths within a tile and beyond tiles of 64 and 128,
 # with tails of unlike lengths for tiles of 16, 32, 64 and 128.
@@ -104,6 +105,12 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     if some := _of_some_rows(caller, wrong, widths):
         return [some]
     return [_unknown(wrong[0], curves[0] if curves else None)]
+
+
+def causes_of_rows(wrong: Sequence[CallResult], found: list[SampleWeights]) -> list[WeightsFinding]:
+    """Return what the rows of outputs, or of weights that were read, are multiplied with."""
+    factor = row_factors(wrong, found)
+    return [] if factor is None else [factor]
 
 
 def causes_of_falling_scores(caller: Caller) -> list[WeightsFinding]:

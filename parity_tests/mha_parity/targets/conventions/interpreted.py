@@ -26,7 +26,6 @@ from mha_parity.targets.conventions.canonical_layout import (
 )
 from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
 from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
-from mha_parity.targets.conventions.log_sum_exp import log_sum_exp_switches
 from mha_parity.targets.conventions.returned_weights import weights_switches
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
@@ -115,7 +114,6 @@ class InterpretedCalls(InterpretedLayers):
         values |= self.modes(training=training)
         offered = [e for e in vars(self).get("offer", {}).get("weights", ()) if e != "none"]
         values |= weights_switches(self._named[1], case, offered)
-        values |= log_sum_exp_switches(self._named[1], case.seed)
         kv_heads = case.kv_heads_count
         width, samples = problem.query.shape[-1], case.batch
         sizes = LayerSizes(width, problem.num_heads, kv_heads=kv_heads, samples=samples)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
 from mha_parity.targets.conventions.base import FeatureProbe
+from mha_parity.targets.conventions.log_sum_exp import log_sum_exp_switches
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
@@ -30,11 +31,14 @@ def weights_switches(
 ) -> dict[str, bool]:
     """Return the switches of a call that differ from their defaults: what a case asks for.
 
+    Those of a log-sum-exp are on where its seed is odd.
+
     ``need_weights``, ``return_attention``, ``output_attentions`` and the like, off by default, on,
     or None; ``average_attn_weights`` is whether they are averaged over the heads. One that is on by
     default is switched off only where weights are offered: else the default is what is judged.
     """
-    switches = {}
+    named = list(named)
+    switches = log_sum_exp_switches(named, case.seed)
     for each in named:
         is_switch = each.default is None or isinstance(each.default, bool)
         if not is_switch or role(each.name, "call") is not Role.RETURN:
