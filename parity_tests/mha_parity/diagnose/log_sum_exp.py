@@ -29,19 +29,13 @@ def wrong_log_sum_exp(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
 
     Looked at are those in which it is wrong, and the output right.
     """
-    trials = [
-        trial
-        for trial in (CallResult(each.problem, each.answer) for each in seen)
-        if not trial.wrong and _is_wrong(trial)
-    ]
+    every = (CallResult(each.problem, each.answer) for each in seen)
+    trials = [each for each in every if _is_wrong(each) and not each.wrong]
     if not trials:
         return ()
-    fits: dict[str, int] = {}
-    for trial in trials:
-        for text, array in _others(trial):
-            fits[text] = fits.get(text, 0) + _same(trial, array)
+    fits = [[text for text, array in _others(each) if _same(each, array)] for each in trials]
     unknown = UNKNOWN.format(max(map(_error, trials)))
-    text = next((said for said, count in fits.items() if count == len(trials)), unknown)
+    text = next((said for said in fits[0] if all(said in each for each in fits)), unknown)
     return (
         Diagnosis(
             bug=None,
@@ -58,7 +52,7 @@ def _others(trial: CallResult) -> Iterator[tuple[str, Array]]:
     masked, scores = (trial.right.stages[name] for name in ("masked scores", "scores"))
     largest = masked.max(axis=-1, initial=-np.inf)
     right = log_sum_exp(masked)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a scale may be 0
         summed = right - largest
         yield "to base 2, where the natural one is expected", right / math.log(2)
         mixed = largest / math.log(2) + summed
@@ -75,8 +69,8 @@ def _others(trial: CallResult) -> Iterator[tuple[str, Array]]:
         unscaled = masked / trial.problem.scale
         yield "that of the scores before they are scaled", log_sum_exp(unscaled)
         yield "the logarithm of the mean, not of the sum", right - math.log(masked.shape[-1])
-        at_first = masked.max(axis=-1, initial=-np.inf) / trial.problem.scale + summed
-        yield "the maximum before it is scaled and the logarithm of the sum", at_first
+        mixed = largest / trial.problem.scale + summed
+        yield "the maximum before it is scaled and the logarithm of the sum", mixed
     for width in TILES:
         tiles = [masked[..., i : i + width] for i in range(0, masked.shape[-1], width)]
         parts = np.stack([log_sum_exp(each) for each in tiles])
@@ -85,17 +79,17 @@ def _others(trial: CallResult) -> Iterator[tuple[str, Array]]:
 
 
 def _found(trial: CallResult) -> Array | None:
-    """Return the log-sum-exp of an answer in float64, None where there is none of its shape."""
+    """Return the log-sum-exp of an answer in float64, None where none was returned."""
     found = None if trial.answer is None else trial.answer.log_sum_exp
-    expected = trial.right.stages["masked scores"].shape[:-1]
-    return None if found is None or found.shape != expected else as_float64(found)
+    return None if found is None else as_float64(found)
 
 
 def _error(trial: CallResult) -> float:
     """Return the largest error, of rows that see a key."""
-    expected, found = log_sum_exp(trial.right.stages["masked scores"]), _found(trial)
+    found = _found(trial)
     if found is None:
         return 0.0
+    expected = log_sum_exp(trial.right.stages["masked scores"])
     with np.errstate(invalid="ignore"):
         error = np.where(_seen(trial), np.abs(found - expected), 0)
     return float(np.nan_to_num(error, nan=np.inf).max(initial=0))

@@ -37,10 +37,10 @@ def judge_log_sum_exp(
         allowed = _allowed(problem, reference) + roundoff(found.dtype) * np.abs(expected)
         judged &= np.isfinite(allowed)
         error = np.where(judged, np.abs(found.astype(expected.dtype) - expected), 0)
-        wrong = ~(error <= allowed) & judged
-    units = np.where(judged, np.nan_to_num(error / allowed, nan=np.inf), 0)
     if not judged.any():
         return
+    wrong = ~(error <= allowed) & judged
+    units = np.where(judged, np.nan_to_num(error / allowed, nan=np.inf), 0)
     index = np.unravel_index(int(units.argmax()), units.shape)
     sample, head, row = map(int, index)
     where = Place(sample, head, row, NO_INDEX)

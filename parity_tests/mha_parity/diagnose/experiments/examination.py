@@ -130,9 +130,10 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
     elif not seen.causes and not _is_surely_rounded(seen):
         _read_where_wrong(caller, seen)
     understood = any(each.understood for each in seen.causes)
-    factors = [] if seen.split or understood else causes_of_rows(seen.wrong, seen.readings)
-    if any(each.understood for each in factors) or not seen.causes:
-        seen.causes, understood = factors, any(each.understood for each in factors) or understood
+    if not (seen.split or understood):
+        factors = causes_of_rows(seen.wrong, seen.readings)
+        understood = any(each.understood for each in factors)
+        seen.causes = factors if understood else seen.causes or factors
     if seen.split is None and not understood and (text := coincidences(seen.scans)):
         seen.split = ExperimentFinding(text, BY_PLACE, stage="sizes")
 
