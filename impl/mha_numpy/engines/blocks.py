@@ -60,8 +60,10 @@ class Block:
         self, problem: TiledCall, place: tuple[int, int, slice], k: Array, *, held: bool = False
     ) -> None:
         sample, head, rows = self.place = place
-        self.rows, self.k, self.num_heads, self._held = rows, k, problem.q.shape[1], held
+        self.rows, self.k, self.num_heads = rows, k, problem.q.shape[1]
         q = problem.q[self.place]
+        # Taken once: what is too large to be kept by `scratch` is other memory at each call.
+        self._held = scratch((len(q) * len(k),), q.dtype, "held") if held else None
         self._exp, self._unit = problem.exp
         self.q = np.multiply(q, problem.scale * self._unit, out=scratch(q.shape, q.dtype, "q"))
         masking = problem.masking
@@ -74,10 +76,9 @@ class Block:
     def tile(self, keys: slice) -> Array:
         """Return scratch memory for one tile, contiguous."""
         rows = len(self.q)
-        if not self._held:
+        if self._held is None:
             return scratch((rows, keys.stop - keys.start), self.q.dtype)
-        every = scratch((rows * len(self.k),), self.q.dtype, "held")
-        return every[rows * keys.start : rows * keys.stop].reshape(rows, -1)
+        return self._held[rows * keys.start : rows * keys.stop].reshape(rows, -1)
 
     def powers(self, keys: slice) -> Array:
         """Return E = exp(scale * q k^T + M - shift) of one tile, 0 where it is hidden.

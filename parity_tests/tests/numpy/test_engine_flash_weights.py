@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.attention import attend
+from mha_numpy.engines.blocks import MOST_KEPT
 from mha_numpy.engines.flash import attend_flash
 from mha_numpy.engines.threads import set_num_threads
 from mha_numpy.engines.tiles import Tiles
@@ -81,6 +82,20 @@ def test_the_bound_on_weights_rejects_a_wrong_scale(flash_problem: Callable[...,
     q, k, v = flash_problem(3)
     wrong = attend_flash(q, k, v, NO_MASK, SCALE * 1.001, need_weights=True)
     assert differences(wrong, (q, k, v), NO_MASK, average=False)[1] > allowed(NO_MASK)
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_weights_of_a_block_with_more_scores_than_a_thread_keeps(average: bool) -> None:
+    """Weights of 64 rows by 20,000 keys are right: their scores once were no longer held."""
+    rows, keys = 64, 20_000
+    assert rows * keys > MOST_KEPT
+    rng = np.random.default_rng(11)
+    shapes = (1, 2, rows, 3), (1, 2, keys, 3), (1, 2, keys, 3)
+    q, k, v = (rng.standard_normal(shape, dtype=np.float32) for shape in shapes)
+    result = attend_flash(q, k, v, NO_MASK, SCALE, need_weights=True, average_weights=average)
+    of_output, of_weights = differences(result, (q, k, v), NO_MASK, average=average)
+    assert of_weights <= allowed(NO_MASK)
+    assert of_output <= allowed(NO_MASK) * np.abs(v).max()
 
 
 @pytest.mark.parametrize("average", [True, False])
