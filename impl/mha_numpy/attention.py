@@ -43,8 +43,7 @@ def attend(
     heads_out (N, H, L, Dv) lies in memory as (N, L, H, Dv), so that merging the heads copies
     nothing. weights (N, H, L, S) are those after dropout, or (N, L, S), their mean over the heads,
     where `average_weights`; None unless `need_weights`. A row that sees no key is NaN in both, as
-    in torch's softmax, or 0 where `empty_rows_are_zero`; without any key (S = 0)
-    heads_out is 0 in any case, as in torch.
+    in torch's softmax, or 0 where `empty_rows_are_zero`; without keys heads_out is 0, as in torch.
     """
     n, heads, queries, _ = q.shape
     merged = np.empty((n, queries, heads, v.shape[3]), q.dtype)
@@ -129,8 +128,7 @@ def multiply_heads(rows: Array, columns: Array) -> Array:
     key_heads = columns.shape[1]
     if rows.shape[1] == key_heads:
         return rows @ columns
-    product = by_key_head(rows, key_heads) @ columns
-    return product.reshape(*rows.shape[:3], columns.shape[3])
+    return (by_key_head(rows, key_heads) @ columns).reshape(*rows.shape[:3], columns.shape[3])
 
 
 def by_key_head(array: Array, key_heads: int) -> Array:

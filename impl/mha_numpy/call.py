@@ -84,9 +84,8 @@ class CheckedCall(NamedTuple):
         """Return the call of some samples of the batch: views."""
         axis = slice(None), samples
         inputs = _to_each(lambda x, _: x[axis[self.options.batch_first :]], self.inputs)
-        masking = self.masking.of_samples(samples)
         scores = (samples.stop - samples.start, *self.scores[1:])
-        return self._replace(inputs=inputs, masking=masking, scores=scores)
+        return self._replace(inputs=inputs, masking=self.masking.of_samples(samples), scores=scores)
 
 
 def check_call(given: Given, parameters: Projections, options: CallOptions) -> CheckedCall:

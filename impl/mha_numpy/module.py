@@ -188,8 +188,7 @@ class MultiheadAttention(Projections):
         training with dropout the returned weights are the dropped ones, as in torch.
         """
         asked = key_padding_mask, attn_mask, is_causal, need_weights, average_attn_weights
-        options = self._options(asked)
-        return multi_head_attention((query, key, value), self, options)
+        return multi_head_attention((query, key, value), self, self._options(asked))
 
     __call__ = forward
 
@@ -228,8 +227,7 @@ class MultiheadAttention(Projections):
         from mha_numpy.grad.layer import layer_vjp
 
         asked = key_padding_mask, attn_mask, is_causal, need_weights, average_attn_weights
-        options = self._options(asked)
-        return layer_vjp((query, key, value), self, options)
+        return layer_vjp((query, key, value), self, self._options(asked))
 
     def _options(self, asked: Asked) -> CallOptions:
         """Return the options of one call: those asked for, between the layer's own."""
@@ -246,8 +244,7 @@ class MultiheadAttention(Projections):
         """
         from mha_numpy.prepared import PreparedAttention
 
-        options = self._options((None, None, False, False, False))
-        return PreparedAttention(self, options)
+        return PreparedAttention(self, self._options((None, None, False, False, False)))
 
     def train(self, mode: bool = True) -> Self:
         """Switch dropout on (or off, with mode=False); returns the layer."""

@@ -97,8 +97,7 @@ def check_heads(
     check_options("dropout_p", options.dropout_p, options.rng, options.engine, drops=True)
     if scale is not None:
         check_number("scale", scale)
-    names = "query", "key", "value"
-    q, k, v = (to_floating(x, name) for x, name in zip(inputs, names, strict=True))
+    q, k, v = map(to_floating, inputs, ("query", "key", "value"))
     dtype = q.dtype
     require_same(dtype, "the dtype of `query`,", key=k, value=v)
     _check_pair_shapes(q, k, v)
@@ -198,8 +197,7 @@ def as_heads(array: Array, lead: tuple[int, ...]) -> Array:
         return array
     full = np.broadcast_to(array, (*lead, *array.shape[-2:]))
     heads = lead[-1] if lead else 1
-    outer = math.prod(lead[:-1])
-    return full.reshape(outer, heads, *array.shape[-2:])
+    return full.reshape(math.prod(lead[:-1]), heads, *array.shape[-2:])
 
 
 def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

@@ -24,7 +24,7 @@ def check_state(
     """Return the entries that go into `own` in its dtypes, and the keys that do not match.
 
     Nothing is written yet: a state dict is taken whole or not at all. Raises ValueError where a
-    shape is wrong and, if `strict`, where an entry is missing or unexpected.
+    shape is wrong, a target is read-only and, if `strict`, an entry is missing or unexpected.
     """
     if not isinstance(state, Mapping):
         raise TypeError(
@@ -49,6 +49,8 @@ def check_state(
                     f"`state_dict[{name!r}]` has shape {array.shape}, but should be "
                     f"{target.shape}; make the layer with the sizes the state comes from."
                 )
+            if not target.flags.writeable:
+                raise ValueError(f"`{name}` is read-only, but should take an entry; assign a copy.")
             taken[name] = array.astype(target.dtype)
     return taken, left
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mha_numpy.engines.threads import this_thread
 from mha_numpy.engines.tiles import Tiles, future_mask, mask_part, of_head, tiles_between
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Block:
     """
 
     shift: Array | None = None
+    hides_first = False  # whether what is hidden is -inf before exp without a shift too
 
     def __init__(
         self, problem: TiledCall, place: tuple[int, int, slice], k: Array, *, held: bool = False
@@ -85,21 +86,20 @@ class Block:
 
         Without a shift the hidden are multiplied by 0: the exponential of -inf takes longer.
         """
-        tile = self._scores(keys, hide=self.shift is not None)
+        hide = self.hides_first or self.shift is not None
+        tile = self._scores(keys, hide=hide)
         if self.shift is not None:
             tile -= self.shift
         self._exp(tile, out=tile)
-        if self.shift is None:
-            for hidden in self._hidden_tiles(keys):
-                tile *= (~hidden).astype(tile.dtype)
+        for hidden in () if hide else self._hidden_tiles(keys):
+            tile *= (~hidden).astype(tile.dtype)
         return tile
 
     def maxima(self) -> Array:
         """Return the largest score of each row, (rows, 1), and 0 for a row that sees no key."""
         maxima = np.full((len(self.q), 1), -np.inf, self.q.dtype)
         for keys in self.key_tiles:
-            largest = np.maximum.reduce(self._scores(keys), axis=1, keepdims=True)
-            np.maximum(maxima, largest, out=maxima)
+            np.maximum(maxima, np.maximum.reduce(self._scores(keys), 1, keepdims=True), out=maxima)
         maxima[maxima == -np.inf] = 0
         return maxima
 
@@ -151,20 +151,18 @@ class Block:
 MOST_KEPT = 1_048_576
 """Numbers of scratch memory that a thread keeps under one name: keys of a very long sequence are
 copied into memory that is freed with the task."""
-_own = threading.local()
 
 
 def scratch(shape: tuple[int, ...], dtype: DTypeLike, name: str = "scores") -> Array:
     """Return an array of this thread's scratch memory, contiguous, its contents left over.
 
-    Each name has memory of its own. Up to MOST_KEPT numbers it is kept: a fresh half megabyte costs
-    more in page faults than a tile's exp.
+    Each name has memory of its own, as has a call inside another (of a signal handler). Up to
+    MOST_KEPT numbers are kept: a fresh half megabyte costs more in page faults than a tile's exp.
     """
     size = prod(shape)
     if size > MOST_KEPT:
         return np.empty(shape, dtype)
-    held: dict[Any, Array] = _own.__dict__
-    key = (name, dtype)
+    held, key = this_thread.scratch, (name, dtype, this_thread.jobs)
     if key not in held or held[key].size < size:
         held[key] = np.empty(size, dtype)
     return held[key][:size].reshape(shape)

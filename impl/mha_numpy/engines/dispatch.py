@@ -72,7 +72,6 @@ def attend_heads(heads: Heads, engine: str) -> Results:
     average = need and options.average_attn_weights
     if engine == "flash":
         return attend_flash(*heads[:5], need_weights=need, average_weights=average)
-    empty_rows_are_zero = not (need or heads.masking.is_empty)
     kept = None
     if options.dropout_p:
         kept = draw_kept(heads.scores, options.dropout_p, options.rng, heads.q.dtype)
@@ -82,5 +81,5 @@ def attend_heads(heads: Heads, engine: str) -> Results:
             need_weights=need,
             average_weights=average,
             kept=kept,
-            empty_rows_are_zero=empty_rows_are_zero,
+            empty_rows_are_zero=not (need or heads.masking.is_empty),
         )

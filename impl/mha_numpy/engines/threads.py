@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from mha_numpy.engines.tiles import even_length, slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
     from contextlib import AbstractContextManager
 
     from threadpoolctl import LibController
@@ -89,11 +89,19 @@ LARGE_RESULT, QUICK_KERNEL = 1200, 1_000_000
 more numbers than LARGE_RESULT they need the left operand by columns: 0.5 to 0.8 of the time,
 copied."""
 
+
+class _ThisThread(threading.local):
+    """How many jobs a thread works on pieces of, one inside another, and its scratch memory."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.scratch: dict[Any, Array] = {}
+
+
 _FREE: AbstractContextManager[None] = nullcontext()
 single_threaded_blas = _SingleThreadedBlas()
+this_thread = _ThisThread()
 _chosen: int | None = None
-_this_thread = threading.local()
-"""`has_a_piece`: whether it works on a piece of a job; absent before its first."""
 
 
 def run_pieces(work: Callable[[int], object], pieces: int, threads: int) -> None:
@@ -107,16 +115,17 @@ def run_pieces(work: Callable[[int], object], pieces: int, threads: int) -> None
         left.put(piece)
 
     def take_part() -> None:
-        had_a_piece = getattr(_this_thread, "has_a_piece", False)
-        _this_thread.has_a_piece = True
+        this_thread.jobs += 1
         try:
             for piece in iter(left.get, None):
                 work(piece)
         finally:
-            _this_thread.has_a_piece = had_a_piece
+            this_thread.jobs -= 1
 
-    helpers = [_helpers().submit(take_part) for _ in range(min(threads, pieces) - 1)]
+    helpers: list[Future[None]] = []
     try:
+        with suppress(RuntimeError):  # no thread starts once the interpreter ends
+            helpers.extend(_helpers().submit(take_part) for _ in range(min(threads, pieces) - 1))
         take_part()
     finally:
         begun = [helper for helper in helpers if not helper.cancel()]
@@ -218,7 +227,7 @@ def limit_blas_threads(engine: str) -> AbstractContextManager[None]:
 
 def threads_for_a_job() -> int:
     """Return how many threads a job may take: one where it is part of another job's piece."""
-    return 1 if getattr(_this_thread, "has_a_piece", False) else get_num_threads()
+    return 1 if this_thread.jobs else get_num_threads()
 
 
 def get_num_threads() -> int:
@@ -256,12 +265,9 @@ def _default_threads() -> int:
     return max((threads for _, threads in _blas_libraries()), default=os.cpu_count() or 1)
 
 
-@cache
+@cache  # looking for them takes milliseconds
 def _blas_libraries() -> list[tuple[LibController, int]]:
-    """Return threadpoolctl's handles of the loaded BLAS and the threads each had when first seen.
-
-    Looking for them takes milliseconds, so it is done once.
-    """
+    """Return threadpoolctl's handles of the loaded BLAS, and the threads each had at first."""
     from threadpoolctl import ThreadpoolController
 
     found = ThreadpoolController().lib_controllers

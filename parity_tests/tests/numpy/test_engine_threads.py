@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mha_numpy.engines import threads as pool
+from mha_numpy.engines.blocks import scratch
 from mha_numpy.engines.flash import attend_flash
 from mha_numpy.engines.threads import (
     cut_product,
@@ -262,6 +263,38 @@ def test_environment_names_the_number_of_threads(value: str, answer: str) -> Non
         check=False,
     )
     assert answer in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("pool_exists", [True, False])
+def test_a_call_at_the_end_of_the_interpreter_is_computed(pool_exists: bool) -> None:
+    """An `atexit` function may call, when no thread can be started any more."""
+    code = f"""
+import atexit
+import numpy as np
+from mha_numpy import scaled_dot_product_attention, set_num_threads
+set_num_threads(2)
+q = np.random.default_rng(0).standard_normal((1, 8, 600, 8), dtype=np.float32)
+atexit.register(lambda: print(scaled_dot_product_attention(q, q, q, engine="flash").shape))
+if {pool_exists}:
+    scaled_dot_product_attention(q, q, q, engine="flash")
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ("(1, 8, 600, 8)\n", "") == (done.stdout, done.stderr)
+
+
+def test_a_call_within_a_piece_has_memory_of_its_own() -> None:
+    """A signal's handler may call in the middle of a piece, whose scratch memory it leaves."""
+    kept = []
+
+    def piece(_: int) -> None:
+        numbers = scratch((4,), np.float32, "a piece's")
+        numbers[...] = 1
+        run_pieces(lambda _: scratch((4,), np.float32, "a piece's").fill(2), 1, 1)
+        kept.append(numbers.copy())
+
+    run_pieces(piece, 1, 1)
+    np.testing.assert_array_equal(kept, np.ones((1, 4)))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")

@@ -249,7 +249,7 @@ def test_bad_input_is_refused_with_a_sentence(
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("refused", ["missing", "unexpected", "misshaped"])
+@pytest.mark.parametrize("refused", ["missing", "unexpected", "misshaped", "read-only"])
 def test_a_refused_state_dict_leaves_the_layer_as_it_was(refused: str) -> None:
     """A state dict is taken whole or not at all."""
     layer = mha_numpy.MultiheadAttention(6, 3, rng=np.random.default_rng(0))
@@ -259,9 +259,12 @@ def test_a_refused_state_dict_leaves_the_layer_as_it_was(refused: str) -> None:
         del state["out_proj.bias"]
     elif refused == "unexpected":
         state["q_proj_weight"] = ones(6, 6)
+    elif refused == "read-only":
+        layer.out_proj.weight.flags.writeable = False
     else:
         state["out_proj.bias"] = ones(5)
-    with pytest.raises(ValueError, match="state_dict"):
+    said = "`out_proj.weight` is read-only" if refused == "read-only" else "state_dict"
+    with pytest.raises(ValueError, match=said):
         layer.load_state_dict(state)
     for name, array in layer.state_dict().items():
         assert np.array_equal(before[name], array)

@@ -22,6 +22,15 @@ def test_a_frozen_layer_is_filled() -> None:
     assert Outcome.FAIL == judged("FrozenLayerUnscaled", fail_fast=True).outcome
 
 
+def test_a_scale_of_a_frozen_configuration_stays_none() -> None:
+    """Kills a scale in the place of None, by which a right layer failed, and pairs left untried."""
+    pairs = checks_of("frozen_configs.py", cases=60, dtypes=("float64",))
+    right = pairs("Pairs")
+    assert Outcome.PASS == right.outcome, right
+    assert any("`drop_pairs`: True hides" in note for note in right.notes)
+    assert Outcome.FAIL == pairs("PairsTransposed").outcome
+
+
 def test_a_name_that_raises_is_said() -> None:
     """Python asks every object for names that it need not have."""
     with pytest.raises(TargetError, match="`__getattr__` should raise AttributeError for a name"):

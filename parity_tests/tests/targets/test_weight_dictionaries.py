@@ -57,6 +57,13 @@ def test_wrong_ones_fail(name: str) -> None:
     assert Outcome.FAIL == verdict.outcome, verdict
 
 
+def test_weights_and_biases_may_have_the_heads_first() -> None:
+    """Kills a flat bias beside weights (H, E, D), by which such a dictionary was refused."""
+    heads_first = checks_of("heads_first_weights.py", cases=20, dtypes=("float64",))
+    assert Outcome.PASS == heads_first("attention").outcome
+    assert Outcome.FAIL == heads_first("crossed", fail_fast=True).outcome
+
+
 def test_keys_of_what_is_called_are_read() -> None:
     """The names stand in tuples, and in functions of the same file; or are put together there."""
     whole = {*keys_read(load.load(f"{SUBJECTS}/{FILE}:of_a_state"))}

@@ -21,6 +21,7 @@ INNER_CONFIG = re.compile(
 GIVEN = frozenset(
     {"width", "heads", "head_dim", "bias", "dropout", "length", "samples", "most_samples"}
 )
+SET = GIVEN | {"kv_heads"}  # what is set of a configuration's own; its scale, say, is left
 UNKNOWN_NAME = "which is unknown"  # how the error ends on what no configuration can answer
 
 
@@ -148,13 +149,14 @@ def _is_frozen(kind: type) -> bool:
 
 def required_of(kind: type) -> dict[str, str]:
     """Return what a configuration class is built from, by meaning: all sizes if it is frozen."""
-    named = inspect.signature(kind).parameters.values()
+    frozen = _is_frozen(kind)
+    several = {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    named = [e for e in inspect.signature(kind).parameters.values() if e.kind not in several]
+    known = [(e, meanings(e.name)[0]) for e in named if meanings(e.name)]
     return {
-        each.name: meanings(each.name)[0]
-        for each in named
-        if meanings(each.name)
-        and each.kind not in {each.VAR_KEYWORD, each.VAR_POSITIONAL}
-        and (each.default is each.empty or _is_frozen(kind))
+        each.name: meaning
+        for each, meaning in known
+        if each.default is each.empty or (frozen and meaning in SET)
     }
 
 
@@ -163,4 +165,4 @@ def settable_of(config: Any) -> dict[str, str]:
     kind = type(config)
     names = () if _is_frozen(kind) else _names_of(config)
     known = {name: meanings(name)[0] for name in sorted(names) if meanings(name)}
-    return {name: each for name, each in known.items() if each in GIVEN | {"kv_heads"}}
+    return {name: each for name, each in known.items() if each in SET}

@@ -77,7 +77,7 @@ def in_dictionary(keys: Sequence[str]) -> Iterator[WeightArgument]:
     outs = frozenset(key for key in weighed if _key_parts(key) == ("out",))
     for left_out in dict.fromkeys((frozenset[str](), outs)):
         chosen = [key for key in named if key not in left_out]
-        for way in ("dict",) if leaves else ("xw", "xwt", "heads", SPLIT):
+        for way in ("dict",) if leaves else ("xw", "xwt", "heads", "all heads", SPLIT):
             given = [(key, _given(key, _key_parts(key), way, "phd")) for key in chosen]
             held = tuple(
                 (key, replace(each, leaves=(leaves or [each.leaves])[0])) for key, each in given
@@ -94,7 +94,7 @@ def in_order(unpacked: Sequence[Sequence[str]]) -> Iterator[WeightArgument]:
         found = [_key_parts(name) for name in each]
         if not all(found) or not set(names.ROWS) <= {part for parts in found for part in parts}:
             continue
-        for way in ("xw", "xwt", "heads", SPLIT, *PAIRS):
+        for way in ("xw", "xwt", "heads", "all heads", SPLIT, *PAIRS):
             held = tuple((name, _given(name, _key_parts(name), way, "phd")) for name in each)
             parts = tuple(dict.fromkeys(part for _, given in held for part in given.parts))
             yield WeightArgument(parts, held[0][1].axes, "tuple", entries=held)
@@ -126,7 +126,8 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
         more = ("",) if way == "columns" else ()
         if several:
             return WeightArgument(parts, ("p", "hd"), bias=True)
-        axes: Axes = ("h", "d") if way == SPLIT and len(parts) == 1 else (rows, *more)
+        by_head = way in {"all heads", SPLIT} and len(parts) == 1
+        axes: Axes = ("h", "d") if by_head else (rows, *more)
         return WeightArgument(parts, ("e", *more) if parts == ("out",) else axes, bias=True)
     transposed = way in {"xwt", "columns", STACKED[1], PAIRS[1]}
     container = "dict" if way == "dict" else "pair" if way in PAIRS else "array"
