@@ -47,3 +47,14 @@ def with_next_samples_keys(q, k, v):
     """Each sample sees all keys of the next one beside its own."""
     k, v = (np.concatenate([x, np.roll(x, -1, axis=0)], axis=2) for x in (k, v))
     return weights_of(q, k) @ v
+
+
+def keys_reshaped(q, k, v):
+    """Keys (S, D) are reshaped to (D, S) where they should be transposed."""
+    return weights_of(q, k.reshape(*k.shape[:2], k.shape[3], k.shape[2]).swapaxes(-1, -2)) @ v
+
+
+def keys_of_rows_reshaped(q, k, v):
+    """Keys (S, H, D) are reshaped to (H, D, S)."""
+    rows = k.transpose(0, 2, 1, 3).reshape(*k.shape[:2], k.shape[3], k.shape[2])
+    return weights_of(q, rows.swapaxes(-1, -2)) @ v

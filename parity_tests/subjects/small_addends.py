@@ -48,3 +48,16 @@ def near_rounding(query, key, value):
     powers = exponentials(query, key)
     output = powers / powers.sum(axis=-1, keepdims=True) @ value
     return output + 6e-13 * np.sin(1e3 * output)
+
+
+def at_least_after_all(query, key, value):
+    """Wrong: a sum is 0.01 at least, after the largest score of all rows is subtracted."""
+    powers = exponentials(query, key, over_all=True)
+    return powers / np.maximum(powers.sum(axis=-1, keepdims=True), 0.01) @ value
+
+
+def at_least(query, key, value):
+    """Wrong: a sum is 100 at least, of exponentials of the scores as they are."""
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    powers = np.exp(scores)
+    return powers / np.maximum(powers.sum(axis=-1, keepdims=True), 100) @ value

@@ -61,6 +61,10 @@ LEVELS: dict[str, tuple[Level, str]] = {
         lambda s, d, _: s.p * d,
         "P * dP of each key alone: dS = P * (1 - P) * dP, the diagonal",
     ),
+    "columns": (
+        lambda s, d, _: (s.p * d).sum(axis=-2, keepdims=True),
+        "summed over the rows, for each key",
+    ),
     "mean": (lambda _, d, __: d.mean(axis=-1, keepdims=True), "the mean of dP over the keys"),
 }
 

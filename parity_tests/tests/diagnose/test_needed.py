@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
@@ -45,6 +46,36 @@ def test_the_features_that_are_wrong_together_alone_are_said(caller: Callable[..
         "wrong with scale=given, attn=float2d and S > 9, and right without any one of them"
     ) == found.sentence
     assert not needed(caller(Attention, PROJECTED | axes), case)
+
+
+class HalvedForMoreSamples(Attention):
+    """The scale is halved for more samples than queries."""
+
+    def scale(self) -> float:
+        """Return the factor on q k^T."""
+        most = self.case.queries
+        return super().scale() / (2 if self.case.batch > most else 1)
+
+
+class HalvedForSixSamples(Attention):
+    """The scale is halved from six samples on."""
+
+    def scale(self) -> float:
+        """Return the factor on q k^T."""
+        return super().scale() / (2 if self.case.batch > 5 else 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(HalvedForMoreSamples, "N > L"), (HalvedForSixSamples, "N > 5")]
+)
+def test_another_size_that_decides_is_said(
+    kind: type[Attention], said: str, caller: Callable[..., Caller]
+) -> None:
+    """A size is compared with the one that moves its limit: the case alone says `N > 5` of both."""
+    case = plain_case(PROJECTED).replace(batch=9, queries=4, keys=12)
+    found = needed(caller(kind, PROJECTED), case)
+    assert found
+    assert f"wrong with {said}, and right without it" == found.sentence
 
 
 class BelowTheFill(Attention):

@@ -27,6 +27,19 @@ def test_the_order_is_measured(name: str, said: str) -> None:
     assert (said, SAME_ORDER) == (cause.title, cause.remedy)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("keys_reshaped", "k (S, D) is reshaped to (D, S) in each head"),
+        ("keys_of_rows_reshaped", "k (S, H, D) is reshaped to (H, D, S)"),
+    ],
+)
+def test_keys_that_are_reshaped_are_said(name: str, said: str) -> None:
+    """Kills `q, k or their split may differ`: the weights are those of the reshaped keys."""
+    (cause,) = check_subject(f"other_orders.py:{name}", cases=40, diagnose=True).diagnosis
+    assert said in cause.title
+
+
 def test_what_is_right_in_no_order_is_not_said_to_be() -> None:
     """Another scale beside the order is no order alone."""
     verdict = check_subject("other_orders.py:scaled_and_reversed", cases=40, diagnose=True)

@@ -21,6 +21,9 @@ WRONG = {
     "of all rows is subtracted, not that of each row",
     "in_the_root-float64": "the effective scale is 1/(sqrt(D) + 1e-12), expected 1/sqrt(D)",
     "in_the_square-float64": "1e-12 is added to D, by whose root",
+    "at_least_after_all-float64": "the largest score of all rows is subtracted, not that of each "
+    "row, and the denominator is at least 0.01",
+    "at_least-float64": "the denominator is at least 100, and nothing is subtracted",
     "by_rows-float64": "rows of weights sum to 1 + 1e-09 … 1 + ",
 }
 BY_SCORE = {

@@ -11,7 +11,8 @@ from mha_parity.targets.fit.argument_meanings import meanings
 @pytest.mark.parametrize(
     ("path", "parts"),
     [
-        ("heads.0.key.weight", "k"), ("query.linear.weight", "q"), ("q_lin.weight", "q"),
+        ("heads.0.key.weight", "k"), ("heads.0.get_keys.weight", "k"),
+        ("query.linear.weight", "q"), ("q_lin.weight", "q"),
         ("W_query", "q"), ("toqueries.weight", "q"), ("c_attn.weight", "qkv"), ("W.o", "out"),
         ("in_proj_weight", "qkv"), ("to_kv.weight", "kv"), ("kqv.weight", "kqv"),
         ("heads.0.embeddings_to_queries_layer.weight", "q"),

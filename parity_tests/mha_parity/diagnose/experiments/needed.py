@@ -23,6 +23,7 @@ AXES = ("gradients", "memory", "regime", "masked_rows", "weights", "scale", "lay
 SMALL = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6,
          "kv_heads_count": 0, "v_head_dim": 0}  # fmt: skip
 BEYOND = (1, 2, 3, 8)  # sizes above the one of a failing case that are tried too
+MOVED = 3  # by which a size is changed that another may be compared with
 LETTERS = {name: letter for letter, name in SIZES.items()}
 
 
@@ -120,7 +121,23 @@ def _size_needed(caller: Caller, case: Case, simpler: Simpler) -> str:
         middle = (low + high) // 2
         tried[middle] = wrong(middle)
         low, high = (low, middle) if tried[middle] else (middle, high)
-    return size_rule(" = ".join(LETTERS[axis] for axis in axes), tried) or ""
+    letter = " = ".join(LETTERS[axis] for axis in axes)
+    beyond = high == low + 1 and all(tried[size] for size in tried if size >= high)
+    larger = _larger_than(caller, case, tuple(axes), low) if beyond else ""
+    return f"{letter} > {larger}" if larger else size_rule(letter, tried) or ""
+
+
+def _larger_than(caller: Caller, case: Case, axes: tuple[str, ...], last: int) -> str:
+    """Return which other size is the last right one of an axis, "" if none moves it."""
+    for other in (each for each in LETTERS if each not in axes):
+        both = ("queries", "keys") if case.inputs == "self" and other == "queries" else (other,)
+        if getattr(case, other) != last or (case.inputs == "self" and other == "keys"):
+            continue
+        moved = case.replace(**dict.fromkeys(both, last + MOVED))
+        at, beyond = (moved.replace(**dict.fromkeys(axes, last + MOVED + more)) for more in (0, 1))
+        if not _is_wrong(caller, at) and _is_wrong(caller, beyond):
+            return " = ".join(LETTERS[each] for each in both)
+    return ""
 
 
 def _steps(caller: Caller, case: Case) -> Iterator[tuple[str, Simpler]]:

@@ -16,6 +16,11 @@ COMPARED = 16  # elements of each other axis by which indices are distinguished
 KEYS = "value j is multiplied with the weight of key {}"
 ROWS = "row i of the output has the weights of row {}"
 HEADS = "the values of head h are mixed by the weights of head {}"
+RESHAPED = (
+    "k (S, D) is reshaped to (D, S) in each head, where its axes should be swapped",
+    "k (S, H, D) is reshaped to (H, D, S), where its axes should be moved there",
+)
+SWAP_AXES = "transpose k: a reshape leaves all numbers in their order in memory"
 SAME_ORDER = "keep q, k and v in one order of heads and positions: look for flips and rolls"
 
 
@@ -38,6 +43,26 @@ def other_order(readings: Sequence[SampleWeights]) -> str:
             if rules:
                 return text.format(rules[0])
     return ""
+
+
+def reshaped_keys(readings: Sequence[SampleWeights]) -> str:
+    """Return how keys were reshaped in the place of a transposition; "" where none explains all."""
+    found = [set(_reshapes(each)) for each in readings]
+    return next((said for said in RESHAPED if found and all(said in each for each in found)), "")
+
+
+def _reshapes(reading: SampleWeights) -> Iterator[str]:
+    """Yield which reshapes of the keys (H, S, D) to (H, D, S) give the weights that were read."""
+    heads, keys, width = reading.key.shape
+    if heads != len(reading.query):
+        return
+    for said, held in zip(RESHAPED, (reading.key, reading.key.swapaxes(0, 1)), strict=True):
+        scores = reading.problem.scale * reading.query @ held.reshape(heads, width, keys)
+        scores = np.where(reading.visible, scores, -np.inf)
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = powers / powers.sum(axis=-1, keepdims=True)
+        if np.abs(reading.weights - weights).max(initial=0) <= 10 * reading.noise:
+            yield said
 
 
 def order_along(found: Array, expected: Array, axis: int, atol: float) -> Array | None:

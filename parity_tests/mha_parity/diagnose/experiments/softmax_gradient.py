@@ -37,6 +37,8 @@ def subtracted_sums() -> Iterator[tuple[str, type[VJP]]]:
         how = "mean" if mean else "sum"
         text = f"what is subtracted from dP is the {how} of dP over the keys, without the weights"
         yield f"{text}, {EXPECTED}", _unweighted(mean=mean)
+    text = "what is subtracted from dP is summed over the rows, for each key"
+    yield f"{text}, {EXPECTED}", OfColumns
     text = "what is subtracted from dP is P * dP of each key alone: dS = P * (1 - P) * dP"
     yield f"{text}, the diagonal of the softmax's derivative; {EXPECTED}", OwnScoreAlone
     for tile in TILES:
@@ -50,6 +52,14 @@ class OwnScoreAlone(VJP):
     def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (of the softmax's rule)
         """Return P * dP."""
         return np.asarray(self.p * d_p)
+
+
+class OfColumns(VJP):
+    """One number for each key."""
+
+    def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (of the softmax's rule)
+        """Sum P * dP over the rows."""
+        return np.asarray((self.p * d_p).sum(axis=-2, keepdims=True))
 
 
 def _over(axes: tuple[int, ...], *, mean: bool) -> type[VJP]:

@@ -28,6 +28,13 @@ MIN_WEIGHT = 1e-6  # weights below are read with too few digits for a logarithm
 REFUTED = 100  # times what a log-ratio may be off: few rows that miss by it speak for all
 LOG2E = 1 / math.log(2)
 GRIDS = {"bfloat16": (8, -126), "float16": (11, -14)}  # digits, and the least exponent of frexp
+NEAR = 1e-4  # of a constant of the denominator: how far it may vary from row to row
+LEAST_ROWS = 2  # that show one
+LEAST_SUM = "the denominator is at least {c:.4g}, and nothing is subtracted from the scores"
+LEAST_WHOLE = (
+    "the largest score of all rows is subtracted, not that of each row, and the denominator is at "
+    "least {c:.4g}"
+)
 ALIKE = 0.1  # of what sums of rows miss 1 by: how far they vary where they miss it alike
 MIN_ON_GRID = 20  # exponentials, of which a share of 2^(1 + bits) * atol each is there by chance
 
@@ -282,11 +289,32 @@ def denominator(found: Curve) -> str:
     low, high = float(sums.min()), float(sums.max())
     for text, extra in added_to_sum(1 / sums - 1, shifted, top):
         mean = float(extra.mean())
-        if is_possible(text, mean) and np.ptp(extra) <= 1e-4 * np.abs(extra).max():
+        if is_possible(text, mean) and np.ptp(extra) <= NEAR * np.abs(extra).max():
             return text.format(c=mean)
+    if said := _least_sum(sums, shifted, top, 100 * reading.noise):
+        return said
     if np.ptp(sums) <= ALIKE * np.abs(sums - 1).max():
         return f"every row of weights sums to {near_one(low, 6)}, expected 1"
     return f"rows of weights sum to {near_one(low, 4)} … {near_one(high, 4)}, expected 1"
+
+
+def _least_sum(sums: Array, shifted: Array, top: Array, atol: float) -> str:
+    """Return which least value the denominator has, where rows that sum to less all show it.
+
+    It is a number of two digits at most: what is subtracted from all scores changes it alone.
+    """
+    below = np.abs(sums - 1) > atol
+    for text, size in (
+        (LEAST_SUM, shifted * np.exp(top)),
+        (LEAST_WHOLE, shifted * np.exp(top - top.max())),
+    ):
+        least, others = (size / sums)[below], size[~below]
+        alike = len(least) >= LEAST_ROWS and np.ptp(least) <= NEAR * least.max()
+        if alike and others.min(initial=np.inf) >= (1 - NEAR) * least.max():
+            least_sum = float(least.mean())
+            if abs(float(f"{least_sum:.1e}") / least_sum - 1) <= NEAR:
+                return text.format(c=least_sum)
+    return ""
 
 
 def is_possible(text: str, constant: float) -> bool:

@@ -11,7 +11,12 @@ from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.hidden_scores import causal_fill
 from mha_parity.diagnose.experiments.influence import irregular
-from mha_parity.diagnose.experiments.other_order import SAME_ORDER, other_order
+from mha_parity.diagnose.experiments.other_order import (
+    SAME_ORDER,
+    SWAP_AXES,
+    other_order,
+    reshaped_keys,
+)
 from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding, read_case_weights
 from mha_parity.diagnose.experiments.row_factors import row_factors
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
@@ -90,6 +95,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
         or _repeated_rows(wrong)
         or _mixed(wrong)
         or _in_other_order(wrong)
+        or _reshaped(wrong)
         or _other_axis(wrong[0])
         or causal_fill(wrong[0])
         or wrong_keys(wrong)
@@ -251,6 +257,11 @@ def _in_other_order(wrong: list[SampleWeights]) -> WeightsFinding | None:
     return WeightsFinding(rule, SAME_ORDER) if rule else None
 
 
+def _reshaped(wrong: list[SampleWeights]) -> WeightsFinding | None:
+    said = reshaped_keys(wrong)
+    return WeightsFinding(said, SWAP_AXES) if said else None
+
+
 def _other_axis(reading: SampleWeights) -> WeightsFinding | None:
     """Return over which axis the weights sum to 1 where that is not the keys."""
     weights, atol = reading.weights, 100 * reading.noise
@@ -339,8 +350,11 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
     if not story:
         return None
     remedy = "divide by the sum of exp over the keys of the row, and by nothing else"
+    if "score of all rows" in story:
+        remedy = f"subtract each row's own maximum; {remedy}"
     understood = "denominator" in story
-    operation = "denominator" if "is added to the denominator, after" in story else ""
+    known = "is added to the denominator, after", "the denominator is at least"
+    operation = "denominator" if any(each in story for each in known) else ""
     return WeightsFinding(story, remedy, understood=understood, operation=operation)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import NOT_ASKED, CandidateError
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _HOMES = {
     "keras": ("keras_arrays", "KerasArrays"),
 }
 COMPILED = "_torchdynamo_orig_callable"  # what torch.compile leaves on a function
+_LACKED = re.compile(r"UNIMPLEMENTED|INVALID_ARGUMENT: Algorithm not supported")
 # Kinds of dtypes that can be compared as real numbers.
 _NUMBERS = "biuf"
 
@@ -109,6 +111,8 @@ def to_numpy(value: Any, what: str) -> Array:
     try:
         array = _as_numpy(value)
     except Exception as error:  # noqa: BLE001  (whatever the library's array raises)
+        if lacks := lacked_by_compiler(error):  # which may run a program after it was called
+            raise CandidateError("inconclusive", f"{NOT_ASKED}: {lacks}") from None
         said = str(error).partition("\n")[0]
         unreadable = f"{_describe(value)} that cannot be read ({type(error).__name__}: {said})"
         raise CandidateError(
@@ -120,6 +124,13 @@ def to_numpy(value: Any, what: str) -> Array:
         message = f"{what} has dtype {array.dtype}, but should hold real floating-point numbers."
         raise CandidateError("structure", message)
     return array
+
+
+def lacked_by_compiler(error: BaseException) -> str:
+    """Return what XLA says that it lacks for this processor, "" if it raised nothing of that."""
+    said = str(error).partition("\n")[0]
+    is_xlas = type(error).__name__ in {"JaxRuntimeError", "XlaRuntimeError"}
+    return f"XLA lacks it here ({said})" if is_xlas and _LACKED.match(said) else ""
 
 
 def _as_numpy(value: Any) -> Array | None:

@@ -38,6 +38,8 @@ def before_call_hook(call: Call) -> None:
     """Do nothing before a call; a worker puts what says that one begins in its place."""
 
 
+# torch's flex_attention raises it on a CPU where any of its inputs may have a gradient.
+NO_BACKWARD = "does not support backward on CPU"
 # Whether calls of JAX's arrays are made operation by operation.
 _as_they_stand: ContextVar[bool] = ContextVar("as_they_stand", default=False)
 
@@ -144,7 +146,20 @@ class Call:
                     if isinstance(self.function, JaxVJP):
                         return self.function.compiled(*self.args, **self.kwargs)
                     return call_compiled(self.function, self.args, self.kwargs)
-            return self.function(*self.args, **self.kwargs)
+            try:
+                return self.function(*self.args, **self.kwargs)
+            except NotImplementedError as error:
+                if self.pull is not None or NO_BACKWARD not in str(error):
+                    raise
+                return _without_autograd(self)
+
+
+def _without_autograd(call: Call) -> Any:
+    """Make a call of torch's arrays as an inference that tracks no gradients."""
+    import torch
+
+    with torch.no_grad():
+        return call.function(*call.args, **call.kwargs)
 
 
 class target_errors:  # noqa: N801  (reads as a statement: `with target_errors():`)

@@ -6,6 +6,7 @@ import traceback
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
 from mha_parity.targets.attribution import is_harness, raised_in
+from mha_parity.targets.backends import lacked_by_compiler
 from mha_parity.targets.definitions import explain_name_error
 from mha_parity.targets.left_out import KEPT_BY, LeftOut
 
@@ -23,6 +24,8 @@ def crash(error: BaseException, *, bfloat16: bool = False) -> CandidateError:
     text = _message(error).strip().splitlines()
     if bfloat16 and text == [NO_EINSUM]:
         return CandidateError("inconclusive", f"{NOT_ASKED}: {EINSUM_LACKS}")
+    if lacks := lacked_by_compiler(error):
+        return CandidateError("inconclusive", f"{NOT_ASKED}: {lacks}")
     # A first line that ends in a colon says nothing without the next.
     first = " ".join(line.strip() for line in text[: 1 + text[0].endswith(":")]) if text else ""
     said = f": {first}" if first else ""

@@ -32,7 +32,7 @@ from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import called_with_globals
 from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
-from mha_parity.targets.fit.names_in_code import numbers_read
+from mha_parity.targets.fit.names_in_code import numbers_read, sizes_read
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import ROWS
 from mha_parity.targets.masks.mask_format import MaskHolder
@@ -125,8 +125,11 @@ class InterpretedCalls(InterpretedLayers):
         function = self.subject
         if layer is not None:
             function = layer if callable(layer) else forward(layer)
-        elif numbers := numbers_read(function):
-            function = called_with_globals(function, numbers, sizes)
+            numbers = {} if self.instance is not None else sizes_read(self.subject)
+        else:
+            numbers = numbers_read(function)
+        if numbers:
+            function = called_with_globals(function, self.subject, numbers, sizes)
         function = arguments.read_back(function)
         args, kwargs = positional_and_keyword(self._named[1], values)
         given = tuple(arguments.given)

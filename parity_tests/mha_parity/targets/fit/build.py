@@ -209,13 +209,13 @@ def with_globals(kind: Any, meanings: dict[str, str], sizes: LayerSizes) -> Iter
 
 
 def called_with_globals(
-    function: Callable[..., Any], meanings: dict[str, str], sizes: LayerSizes
+    function: Callable[..., Any], subject: Any, meanings: dict[str, str], sizes: LayerSizes
 ) -> Callable[..., Any]:
-    """Return a function that is called with the numbers of its module at these sizes."""
+    """Return a function that is called with the numbers of its subject's module at these sizes."""
 
-    @wraps(function)
+    @wraps(function, updated=())  # of a layer its attributes are no function's
     def called(*args: Any, **kwargs: Any) -> Any:
-        with with_globals(function, meanings, sizes):
+        with with_globals(subject, meanings, sizes):
             return function(*args, **kwargs)
 
     return called

@@ -40,6 +40,7 @@ from mha_parity.targets.fit.sorted_leaves import (
     further_attentions,
     rows_prefix,
     sorted_by_name,
+    weightless_norms,
 )
 from mha_parity.targets.fit.unread import unread_parameters
 from mha_parity.targets.functional_modules import HoldsParameters
@@ -194,7 +195,8 @@ class Layers:
             self._find_offenders(kept, named, heads, fits=bool(found))
             if self.offenders or not found:
                 self._find_inner(layer, leaves, heads)
-            norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
+            paths = [leaf.path.rpartition(".")[0] for leaf in kept.norms]
+            norms = tuple(dict.fromkeys((*paths, *weightless_norms(layer))))
             rest = [
                 *call_roles.with_optional_masks(named),
                 *call_roles.with_random_keys(named),

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 _SURROUNDING = (
     "weight", "projection", "project", "proj", "linear", "lin", "layer", "fc", "dense", "matrix",
     "matrice", "mat", "to", "transform", "kernel", "param", "map", "mapping", "conv", "head",
-    "attention", "attn", "att", "self", "embedding", "gen", "generator", "trans", "transformation",
-    "emb", "embed", "module", "w", "mha", "net", "network", "vector", "mlp", "layernorm", "list",
+    "attention", "attn", "att", "self", "embedding", "gen", "generator", "get", "trans",
+    "transformation", "emb", "embed", "module", "w", "mha", "net", "network", "vector", "mlp",
+    "layernorm", "list",
 )  # fmt: skip
 _AFFIXES = sorted((f"{word}{end}" for word in _SURROUNDING for end in ("", "s")), key=len)[::-1]
 _WORDS = {

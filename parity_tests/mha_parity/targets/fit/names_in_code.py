@@ -28,7 +28,7 @@ def globals_read(kind: type) -> Mapping[str, str]:
     """Return the numbers of a module that its classes read, by what their names mean."""
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
     seen: set[str] = set()
-    todo = [kind]
+    todo = [each for each in kind.__mro__ if each.__module__ == kind.__module__]
     while todo:
         for method in vars(todo.pop()).values():
             for name in _names(getattr(method, "__code__", None)):
@@ -42,6 +42,11 @@ def globals_read(kind: type) -> Mapping[str, str]:
                 seen.add(name)
     numbers = {n for n in seen if type(scope.get(n)) in {int, float}}
     return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}
+
+
+def sizes_read(kind: type) -> dict[str, str]:
+    """Return heads and widths among the numbers of a module that its classes read, by meaning."""
+    return {name: each for name, each in globals_read(kind).items() if each in _OF_HEADS}
 
 
 def numbers_read(function: Any) -> dict[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.build import is_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,9 @@ CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
 TORCHS = "MultiheadAttention"
 # Not `LinearNormal`, whose weights are drawn from the normal distribution.
 _NORM = re.compile(r"norm(?!al)|normali[sz]", re.IGNORECASE)
+_OF_Q_OR_K = re.compile(
+    r"^(q|k|qk|quer(y|ies)|keys?)_?(layer|ln|rms)?_?norm|norm_?(q|k|qk)$|^ln_?[qk]$"
+)
 MOST_OF_A_BIAS = 3  # axes: of q, k and v, of heads and of the width of one
 
 
@@ -64,6 +68,16 @@ def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
         norms,
         tuple(others),
     )
+
+
+def weightless_norms(layer: Any) -> tuple[str, ...]:
+    """Return the paths of a module's norms that have no weights, those of q and k left out."""
+    if not is_module(layer):
+        return ()
+    modules = [(path, each) for path, each in layer.named_modules() if path]
+    norms = [(path, each) for path, each in modules if _NORM.search(type(each).__name__)]
+    empty = (path for path, each in norms if next(each.parameters(), None) is None)
+    return tuple(path for path in empty if not _OF_Q_OR_K.search(path.rpartition(".")[2]))
 
 
 def _is_bias(leaf: Leaf) -> bool:

@@ -1,0 +1,79 @@
+"""Layers that read their sizes of their module, when they are built and in each call."""
+
+from __future__ import annotations
+
+import torch.nn.attention.flex_attention
+from torch import nn
+
+n_heads = 12
+d_model = 768
+d_k = d_v = 64
+
+
+class OfModule(nn.Module):
+    """Right: an input is added to the output, and a norm without weights is behind it."""
+
+    factor = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.W_Q = nn.Linear(d_model, d_k * n_heads, bias=False)
+        self.W_K = nn.Linear(d_model, d_k * n_heads, bias=False)
+        self.W_V = nn.Linear(d_model, d_v * n_heads, bias=False)
+        self.linear = nn.Linear(d_v * n_heads, d_model)
+        self.norm = nn.LayerNorm(d_model, elementwise_affine=False)
+
+    def heads(self, rows):
+        return rows.unflatten(-1, (n_heads, d_k)).transpose(1, 2)
+
+    def forward(self, Q, K, V):
+        q, k, v = self.heads(self.W_Q(Q)), self.heads(self.W_K(K)), self.heads(self.W_V(V))
+        scores = q @ k.mT * (self.factor / d_k**0.5)
+        mixed = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+        return self.norm(self.linear(mixed) + Q)
+
+
+class OfModuleDoubled(OfModule):
+    """Wrong: the scale is twice what it should be."""
+
+    factor = 2.0
+
+
+class NormedQueries(OfModule):
+    """Without counterpart: queries and keys are normalised, without weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.Identity()
+        self.q_norm = nn.LayerNorm(d_k, elementwise_affine=False)
+
+    def heads(self, rows):
+        return self.q_norm(super().heads(rows))
+
+
+class Flexible(nn.Module):
+    """Right: torch's flex_attention, which tracks no gradients on a CPU."""
+
+    scale = 1.0
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query = nn.Linear(embed_dim, embed_dim)
+        self.key = nn.Linear(embed_dim, embed_dim)
+        self.value = nn.Linear(embed_dim, embed_dim)
+        self.out = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, query, key, value):
+        heads = (
+            each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for each in (self.query(query) * self.scale, self.key(key), self.value(value))
+        )
+        flex_attention = torch.nn.attention.flex_attention.flex_attention
+        return self.out(flex_attention(*heads).transpose(1, 2).flatten(2))
+
+
+class FlexibleDoubled(Flexible):
+    """Wrong: the queries are doubled."""
+
+    scale = 2.0

@@ -1,0 +1,72 @@
+"""Sizes of a module, norms without weights, calls without autograd, and what XLA lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions.calls import Call
+from subject_checks import checks_of
+
+judged = checks_of("module_sizes.py", dtypes=("float64", "float32"))
+
+
+def test_sizes_are_set_in_calls_too() -> None:
+    """Kills sizes that are set while a layer is built alone, and a weightless norm that stays."""
+    right = judged("OfModule")
+    assert Outcome.PASS == right.outcome, right
+    assert any("`norm` taken out" in note for note in right.notes)
+    assert Outcome.FAIL == judged("OfModuleDoubled", fail_fast=True).outcome
+
+
+def test_norms_of_queries_and_keys_are_not_taken_out() -> None:
+    """Kills taking out any norm without weights: that of queries and keys has no counterpart."""
+    normed = judged("NormedQueries", fail_fast=True)
+    assert Outcome.FAIL == normed.outcome
+    assert not any("taken out" in note for note in normed.notes)
+
+
+def test_flex_attention_is_called_without_autograd() -> None:
+    """On a CPU torch raises where an input may have a gradient, as each weight of a layer may."""
+    assert Outcome.PASS == judged("Flexible").outcome
+    assert Outcome.FAIL == judged("FlexibleDoubled", fail_fast=True).outcome
+
+
+class JaxRuntimeError(RuntimeError):
+    """An error of the name by which JAX raises XLA's."""
+
+
+class Lazy:
+    """An array of a program that runs when it is read."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    def __array__(self, *_: object, **__: object) -> None:
+        """Raise what XLA says."""
+        raise JaxRuntimeError(self.said)
+
+
+LACKED = (
+    "INVALID_ARGUMENT: Algorithm not supported by the ElementalIrEmitter: ALG_DOT_BF16_BF16_F32"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "severity"),
+    [(LACKED, "inconclusive"), ("UNIMPLEMENTED: no such dot", "inconclusive"), ("NaN", "crash")],
+)
+def test_what_xla_lacks_is_not_the_targets(said: str, severity: str) -> None:
+    """A program that XLA cannot compile for a processor is not asked; another error fails."""
+
+    def raises() -> None:
+        raise JaxRuntimeError(said)
+
+    with pytest.raises(CandidateError) as caught:
+        Call(raises, ()).make()
+    assert severity == caught.value.severity
+    with pytest.raises(CandidateError) as read:
+        to_numpy(Lazy(said), "the output")
+    assert ("structure" if severity == "crash" else severity) == read.value.severity
