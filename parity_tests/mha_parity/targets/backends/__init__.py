@@ -128,9 +128,10 @@ def to_numpy(value: Any, what: str) -> Array:
 
 def lacked_by_compiler(error: BaseException) -> str:
     """Return what XLA says that it lacks for this processor, "" if it raised nothing of that."""
+    if type(error).__name__ not in {"JaxRuntimeError", "XlaRuntimeError"}:
+        return ""
     said = str(error).partition("\n")[0]
-    is_xlas = type(error).__name__ in {"JaxRuntimeError", "XlaRuntimeError"}
-    return f"XLA lacks it here ({said})" if is_xlas and _LACKED.match(said) else ""
+    return f"XLA lacks it here ({said})" if _LACKED.match(said) else ""
 
 
 def _as_numpy(value: Any) -> Array | None:
