@@ -106,14 +106,10 @@ def check_heads(
     masking = _masking(attn_mask, is_causal, dtype, shape)
     working = working_dtype(dtype, precise=precise)
     of_keys = (*lead[:-1], k.shape[-3]) if enable_gqa else lead
-    heads = Heads(
-        as_heads(q, lead).astype(working, copy=False),
-        as_heads(k, of_keys).astype(working, copy=False),
-        as_heads(v, of_keys).astype(working, copy=False),
-        masking,
-        1 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale),
-        options,
-    )
+    pairs = (q, lead), (k, of_keys), (v, of_keys)
+    q, k, v = (as_heads(x, axes).astype(working, copy=False) for x, axes in pairs)
+    factor = 1 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale)
+    heads = Heads(q, k, v, masking, factor, options)
     return HeadsCall(heads, choose_engine(options, heads.scores), lead, dtype)
 
 

@@ -90,7 +90,21 @@ def _target(config: pytest.Config) -> str | None:
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add a test for all cases and one for every feature that the target offers."""
+    """Add a test for all cases and one for every feature that the target offers.
+
+    A worker of pytest-xdist that raises here ends without a word: there a test fails in its place.
+    """
+    try:
+        _add_items(session, config, items)
+    except pytest.UsageError as mistake:
+        if not hasattr(config, "workerinput"):
+            raise
+        name = f"{ITEM}[{ALL_CASES}]"
+        run = _Mistake(str(mistake))
+        items[:] = [ParityItem.from_parent(session, name=name, run=run, feature=ALL_CASES)]
+
+
+def _add_items(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     target, chosen = _target(config), config.stash[CHOSEN]
     if target is None:
         if chosen:
@@ -111,6 +125,17 @@ def pytest_collection_modifyitems(
         if name in expected:
             item.add_marker(pytest.mark.xfail(reason=expected[name], strict=True))
         items.append(item)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Judge where no other test is to run, in the worker that has the target's process.
+
+    Tests begin once all workers have collected: another would open the target again meanwhile.
+    """
+    runs = [each.target_run for each in session.items if isinstance(each, ParityItem)]
+    alone = len(runs) == len(session.items) and hasattr(session.config, "workerinput")
+    if runs and alone and runs[0].has_process:
+        runs[0].summary()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -147,25 +172,25 @@ def _warn(message: str) -> None:
 class ParityItem(pytest.Item):
     """The verdict on all cases, or on one feature; all of them share one run."""
 
-    def __init__(self, *, run: _Run, feature: str, **keywords: Any) -> None:
+    def __init__(self, *, run: _Run | _Mistake, feature: str, **keywords: Any) -> None:
         """Keep the run and the feature, ``axis=value`` or ``all-cases``."""
         # An id without the session's empty path in front can be given to pytest as it is printed.
         super().__init__(nodeid=keywords["name"], **keywords)
-        self._target_run = run
+        self.target_run = run
         self._feature = feature
         # No fixtures: pytest-benchmark 5.0.0 fails on items that cannot tell.
         self.funcargs: dict[str, object] = {}
 
     def runtest(self) -> None:
         """Fail, skip or pass as the run's outcome for the feature says."""
-        status, reason = self._target_run.outcome(self._feature)
+        status, reason = self.target_run.outcome(self._feature)
         if status == "skip":
             pytest.skip(reason)
         if status == "fail":
             is_whole = self._feature == ALL_CASES
             first = reason if is_whole else f"{self._feature}: {reason}"
-            summary = self._target_run.summary() if is_whole else reason
-            report = self._target_run.report_once(self._feature, self.session.items)
+            summary = self.target_run.summary() if is_whole else reason
+            report = self.target_run.report_once(self._feature, self.session.items)
             raise FeatureError(f"{first}\n{report}", summary)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -185,7 +210,29 @@ class ParityItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """Name the target as the place of the test."""
-        return Path(self._target_run.target), None, self.name
+        return Path(self.target_run.target), None, self.name
+
+
+class _Mistake:
+    """What a test fails with where the options, or the target, make no run."""
+
+    target = ""
+    has_process = False
+
+    def __init__(self, sentence: str) -> None:
+        self._sentence = sentence
+
+    def outcome(self, feature: str) -> tuple[str, str]:  # noqa: ARG002  (as of a run)
+        """Return that it fails, and why."""
+        return "fail", self._sentence
+
+    def report_once(self, feature: str, items: list[pytest.Item]) -> str:  # noqa: ARG002  (as of a run)
+        """Return nothing: the sentence is all."""
+        return ""
+
+    def summary(self) -> str:
+        """Return the sentence."""
+        return self._sentence
 
 
 class _Run:
@@ -208,19 +255,27 @@ class _Run:
 
     def features(self) -> list[str]:
         """Return the features the target offers; a target that cannot start ends the session."""
-        try:
-            names: list[str] = self._shared("features", self._offered)
-        except ValueError as mistake:
-            raise pytest.UsageError(f"mha-parity: {mistake}") from None
+        found: dict[str, Any] = self._shared("features", self._offered)
+        if "refused" in found:
+            raise pytest.UsageError(f"mha-parity: {found['refused']}")
+        names: list[str] = found["features"]
         return names
 
-    def _offered(self) -> list[str]:
+    @property
+    def has_process(self) -> bool:
+        """Whether the target was opened in this worker."""
+        return self._candidate is not None
+
+    def _offered(self) -> dict[str, Any]:
         from mha_parity.run.by_answers import need_torch_or_answers
         from mha_parity.run.narrowing import restricted_offer
 
-        need_torch_or_answers(self._options)
-        offer = restricted_offer(self._opened(), self._options)
-        return [f"{axis}={value}" for axis, values in offer.items() for value in values]
+        try:
+            need_torch_or_answers(self._options)
+            offer = restricted_offer(self._opened(), self._options)
+        except ValueError as mistake:
+            return {"refused": str(mistake)}
+        return {"features": [f"{axis}={value}" for axis, own in offer.items() for value in own]}
 
     def _opened(self) -> Candidate:
         if self._candidate is None:

@@ -8,6 +8,8 @@ from torch import nn
 n_heads = 12
 d_model = 768
 d_k = d_v = 64
+LAST_DIM = -1
+HIDDEN_SCORE = -1e9
 
 
 class OfModule(nn.Module):
@@ -37,6 +39,78 @@ class OfModuleDoubled(OfModule):
     """Wrong: the scale is twice what it should be."""
 
     factor = 2.0
+
+
+class OfOwnSizes(nn.Module):
+    """Right: built by sizes of its own, and numbers of the module are no sizes."""
+
+    scale_of = "own"
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query = nn.Linear(embed_dim, embed_dim)
+        self.key = nn.Linear(embed_dim, embed_dim)
+        self.value = nn.Linear(embed_dim, embed_dim)
+        self.out = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (
+            each.unflatten(LAST_DIM, (self.num_heads, -1)).transpose(1, 2)
+            for each in (self.query(query), self.key(key), self.value(value))
+        )
+        width = d_k if self.scale_of == "module" else q.shape[LAST_DIM]
+        scores = q @ k.mT / width**0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask, HIDDEN_SCORE)
+        return self.out((scores.softmax(LAST_DIM) @ v).transpose(1, 2).flatten(2))
+
+
+class OfStaleScale(OfOwnSizes):
+    """Wrong: the scale is that of the module's width of a head."""
+
+    scale_of = "module"
+
+
+class RMSNorm(nn.Module):
+    """A norm without weights, of the name that torch gives one with them."""
+
+    def forward(self, rows):
+        return rows / rows.square().mean(-1, keepdim=True).sqrt()
+
+
+class NormedWhereMasked(OfOwnSizes):
+    """Wrong: queries are normalised where there is a mask."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.norm = RMSNorm()
+
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query if mask is None else self.norm(query), key, value, mask)
+
+
+class SoftmaxNormalizer(nn.Module):
+    """The softmax, under a name that begins like that of a norm."""
+
+    def forward(self, scores):
+        return scores.softmax(-1)
+
+
+class OfNormalizer(OfOwnSizes):
+    """Right: a module computes the softmax."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.normalizer = SoftmaxNormalizer()
+
+    def forward(self, query, key, value):
+        q, k, v = (
+            each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for each in (self.query(query), self.key(key), self.value(value))
+        )
+        weights = self.normalizer(q @ k.mT / q.shape[-1] ** 0.5)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
 
 
 class NormedQueries(OfModule):

@@ -57,7 +57,20 @@ def at_least_after_all(query, key, value):
 
 
 def at_least(query, key, value):
-    """Wrong: a sum is 100 at least, of exponentials of the scores as they are."""
+    """Wrong: a sum is 40 at least, of exponentials of the scores as they are."""
     scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
     powers = np.exp(scores)
-    return powers / np.maximum(powers.sum(axis=-1, keepdims=True), 100) @ value
+    return powers / np.maximum(powers.sum(axis=-1, keepdims=True), 40) @ value
+
+
+def at_most(query, key, value):
+    """Wrong: a sum is 2 at most."""
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    powers = np.exp(scores)
+    return powers / np.minimum(powers.sum(axis=-1, keepdims=True), 2) @ value
+
+
+def constant(query, key, value):
+    """Wrong: the sum is 1000 in each row."""
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    return np.exp(scores) / 1000 @ value

@@ -55,7 +55,7 @@ class Block:
     """
 
     shift: Array | None = None
-    hides_first = False  # whether what is hidden is -inf before exp without a shift too
+    overwrites = False  # whether the hidden are written, which lets no inf or NaN remain
 
     def __init__(
         self, problem: TiledCall, place: tuple[int, int, slice], k: Array, *, held: bool = False
@@ -86,13 +86,15 @@ class Block:
 
         Without a shift the hidden are multiplied by 0: the exponential of -inf takes longer.
         """
-        hide = self.hides_first or self.shift is not None
-        tile = self._scores(keys, hide=hide)
+        tile = self._scores(keys, hide=self.shift is not None)
         if self.shift is not None:
             tile -= self.shift
         self._exp(tile, out=tile)
-        for hidden in () if hide else self._hidden_tiles(keys):
-            tile *= (~hidden).astype(tile.dtype)
+        for hidden in () if self.shift is not None else self._hidden_tiles(keys):
+            if self.overwrites:
+                np.copyto(tile, 0, where=hidden)
+            else:
+                tile *= (~hidden).astype(tile.dtype)
         return tile
 
     def maxima(self) -> Array:

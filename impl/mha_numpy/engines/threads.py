@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -124,8 +124,11 @@ def run_pieces(work: Callable[[int], object], pieces: int, threads: int) -> None
 
     helpers: list[Future[None]] = []
     try:
-        with suppress(RuntimeError):  # no thread starts once the interpreter ends
+        try:
             helpers.extend(_helpers().submit(take_part) for _ in range(min(threads, pieces) - 1))
+        except RuntimeError:  # no thread starts once the interpreter ends
+            if threading.main_thread().is_alive():
+                raise
         take_part()
     finally:
         begun = [helper for helper in helpers if not helper.cancel()]

@@ -147,8 +147,8 @@ def _pull_task(
     for head in problem.query_heads(key_head):
         for rows in slices(run.start, run.stop, problem.tiles.queries):
             block = Block(problem, (sample, head, rows), k)
-            # Its rows may meet future keys that no block of the forward pass met, of any score.
-            block.hides_first = problem.masking.causal
+            # Its rows may meet future keys that no block of the forward pass met, and overflow.
+            block.overwrites = problem.masking.causal
             _pull_block(backward, block, v_and_ones, d_k, d_v, into)
     # The scaled queries that met dS have the unit of exp in them.
     np.divide(d_k, problem.exp.unit, out=into.k[sample, key_head])

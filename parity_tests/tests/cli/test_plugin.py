@@ -224,12 +224,16 @@ def calls(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     return counted
 
 
+@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one", "two"])
 def test_a_target_is_judged_once(
-    pytester: pytest.Pytester, run: RunPytest, calls: Callable[[], list[int]]
+    more: tuple[str, ...],
+    pytester: pytest.Pytester,
+    run: RunPytest,
+    calls: Callable[[], list[int]],
 ) -> None:
-    """One process judges for all tests, the same that was asked for the offer."""
+    """One process judges for all tests, the same that was asked for the offer; of workers too."""
     pytester.makepyfile(counted=COUNTED)
-    assert run("counted.py:f").ret == pytest.ExitCode.OK
+    assert run("counted.py:f", *more).ret == pytest.ExitCode.OK
     imports, most, others = calls()
     assert (1, 0) == (imports, others)
     assert most >= CASES
@@ -255,6 +259,25 @@ def test_works_in_parallel(
     _, most, others = calls()
     assert 0 == others
     assert most >= CASES
+
+
+@pytest.mark.usefixtures("calls")
+@pytest.mark.parametrize(
+    ("source", "more", "said"),
+    [
+        ("def f(x, y, z):\n    raise RuntimeError('never')\n", (), "mha-parity: got f, but"),
+        (COUNTED, ("mha-parity[attn=casual]",), "got 'attn=casual', but no such feature"),
+    ],
+    ids=["target", "id"],
+)
+def test_mistakes_are_said_in_parallel_too(
+    source: str, more: tuple[str, ...], said: str, pytester: pytest.Pytester, run: RunPytest
+) -> None:
+    """Kills a worker that ends without a word: `no tests ran`, and none knew why."""
+    pytester.makepyfile(counted=source)
+    result = run("counted.py:f", "-n", "2", *more)
+    result.stdout.fnmatch_lines([f"*{said}*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
 def test_a_file_of_one_function_needs_no_name(

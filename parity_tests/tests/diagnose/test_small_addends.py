@@ -23,7 +23,8 @@ WRONG = {
     "in_the_square-float64": "1e-12 is added to D, by whose root",
     "at_least_after_all-float64": "the largest score of all rows is subtracted, not that of each "
     "row, and the denominator is at least 0.01",
-    "at_least-float64": "the denominator is at least 100, and nothing is subtracted",
+    "at_least-float64": "the denominator is at least 40, and nothing is subtracted",
+    "constant-float64": "the denominator is 1000, and nothing is subtracted",
     "by_rows-float64": "rows of weights sum to 1 + 1e-09 … 1 + ",
 }
 BY_SCORE = {
@@ -43,6 +44,14 @@ def test_what_is_added_is_measured(target: str, said: str) -> None:
     titles = [each.title for each in verdict.diagnosis]
     assert any(said in title for title in titles), titles
     assert not any("exp(score)" in title or "column" in title for title in titles), titles
+
+
+def test_a_sum_that_is_a_number_at_most_is_not_said_to_be_one_at_least() -> None:
+    """Kills `at least` where rows of weights sum to more than 1."""
+    verdict = judged("at_most", dtypes=("float64",))
+    assert Outcome.FAIL == verdict.outcome, verdict
+    assert verdict.diagnosis
+    assert not any("the denominator is" in each.title for each in verdict.diagnosis)
 
 
 def test_errors_near_rounding_have_no_place() -> None:

@@ -26,6 +26,7 @@ from mha_numpy.engines.threads import (
     run_pieces,
     set_num_threads,
     spread_product,
+    this_thread,
 )
 from mha_numpy.engines.tiles import Tiles
 from mha_numpy.masks import Masking
@@ -281,6 +282,32 @@ if {pool_exists}:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ("(1, 8, 600, 8)\n", "") == (done.stdout, done.stderr)
+
+
+def test_no_job_is_left_behind() -> None:
+    """Kills a count that a job leaves: every later call would run on one thread."""
+
+    def fails(_: int) -> None:
+        raise KeyError("a piece")
+
+    run_pieces(lambda _: None, 2, 2)
+    with pytest.raises(KeyError):
+        run_pieces(fails, 2, 1)
+    assert 0 == this_thread.jobs
+
+
+def test_a_piece_that_is_queued_without_a_thread_is_no_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the system starts no thread, and the interpreter does not end, that is raised."""
+
+    class Refusing:
+        def submit(self, _: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(pool, "_helpers", Refusing)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        run_pieces(lambda _: None, 2, 2)
 
 
 def test_a_call_within_a_piece_has_memory_of_its_own() -> None:

@@ -18,7 +18,26 @@ def test_sizes_are_set_in_calls_too() -> None:
     right = judged("OfModule")
     assert Outcome.PASS == right.outcome, right
     assert any("`norm` taken out" in note for note in right.notes)
+    assert any("`n_heads` of its module are set" in note for note in right.notes), right.notes
     assert Outcome.FAIL == judged("OfModuleDoubled", fail_fast=True).outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("OfOwnSizes", Outcome.PASS),
+        ("OfStaleScale", Outcome.FAIL),
+        ("OfNormalizer", Outcome.PASS),
+        ("NormedWhereMasked", Outcome.FAIL),
+    ],
+)
+def test_what_is_a_layers_own_is_left(name: str, outcome: Outcome) -> None:
+    """Kills numbers of the module that are set beside a layer's own sizes, and norms by any name.
+
+    A constant of another width was made right so, and a last axis -1 the width; a softmax was
+    taken out, and a norm that acts with masks alone.
+    """
+    assert outcome == judged(name, cases=60).outcome
 
 
 def test_norms_of_queries_and_keys_are_not_taken_out() -> None:
@@ -30,8 +49,23 @@ def test_norms_of_queries_and_keys_are_not_taken_out() -> None:
 
 def test_flex_attention_is_called_without_autograd() -> None:
     """On a CPU torch raises where an input may have a gradient, as each weight of a layer may."""
-    assert Outcome.PASS == judged("Flexible").outcome
+    flexible = judged("Flexible")
+    assert Outcome.PASS == flexible.outcome
+    assert any("called under torch.no_grad()" in note for note in flexible.notes)
     assert Outcome.FAIL == judged("FlexibleDoubled", fail_fast=True).outcome
+
+
+def test_gradients_are_not_asked_without_autograd() -> None:
+    """Kills a call for gradients that is repeated under no_grad: it has none to give."""
+    calls = []
+
+    def raises() -> None:
+        calls.append(1)
+        raise NotImplementedError("FlexAttention does not support backward on CPU.")
+
+    with pytest.raises(CandidateError, match="does not support backward"):
+        Call(raises, (), pull=lambda _: {}).make()
+    assert [1] == calls
 
 
 class JaxRuntimeError(RuntimeError):

@@ -30,10 +30,10 @@ LOG2E = 1 / math.log(2)
 GRIDS = {"bfloat16": (8, -126), "float16": (11, -14)}  # digits, and the least exponent of frexp
 NEAR = 1e-4  # of a constant of the denominator: how far it may vary from row to row
 LEAST_ROWS = 2  # that show one
-LEAST_SUM = "the denominator is at least {c:.4g}, and nothing is subtracted from the scores"
+LEAST_SUM = "the denominator is {least}{c:.4g}, and nothing is subtracted from the scores"
 LEAST_WHOLE = (
-    "the largest score of all rows is subtracted, not that of each row, and the denominator is at "
-    "least {c:.4g}"
+    "the largest score of all rows is subtracted, not that of each row, and the denominator is "
+    "{least}{c:.4g}"
 )
 ALIKE = 0.1  # of what sums of rows miss 1 by: how far they vary where they miss it alike
 MIN_ON_GRID = 20  # exponentials, of which a share of 2^(1 + bits) * atol each is there by chance
@@ -299,11 +299,14 @@ def denominator(found: Curve) -> str:
 
 
 def _least_sum(sums: Array, shifted: Array, top: Array, atol: float) -> str:
-    """Return which least value the denominator has, where rows that sum to less all show it.
+    """Return which least value the denominator has, where rows that sum to less than 1 show it.
 
-    It is a number of two digits at most: what is subtracted from all scores changes it alone.
+    Where all do, it may be the value of every row. It is a number of two digits at most: what is
+    subtracted from all scores changes it alone.
     """
-    below = np.abs(sums - 1) > atol
+    below = sums < 1 - atol
+    if (sums > 1 + atol).any():
+        return ""
     for text, size in (
         (LEAST_SUM, shifted * np.exp(top)),
         (LEAST_WHOLE, shifted * np.exp(top - top.max())),
@@ -313,7 +316,7 @@ def _least_sum(sums: Array, shifted: Array, top: Array, atol: float) -> str:
         if alike and others.min(initial=np.inf) >= (1 - NEAR) * least.max():
             least_sum = float(least.mean())
             if abs(float(f"{least_sum:.1e}") / least_sum - 1) <= NEAR:
-                return text.format(c=least_sum)
+                return text.format(c=least_sum, least="" if below.all() else "at least ")
     return ""
 
 

@@ -353,7 +353,7 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
     if "score of all rows" in story:
         remedy = f"subtract each row's own maximum; {remedy}"
     understood = "denominator" in story
-    known = "is added to the denominator, after", "the denominator is at least"
+    known = "is added to the denominator, after", "the denominator is "
     operation = "denominator" if any(each in story for each in known) else ""
     return WeightsFinding(story, remedy, understood=understood, operation=operation)
 

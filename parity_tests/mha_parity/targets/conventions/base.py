@@ -389,6 +389,7 @@ class Convention(ABC):
     def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
         """Return what a call came back with, and its gradients where the case asks for them."""
         self.record(call)
+        self.remarks = tuple(dict.fromkeys((*self.remarks, *call.remarks)))
         answer = replace(self.answer(problem, result), parameters=self.passed, remarks=self.remarks)
         if self.log_sum_exp is not None:
             answer = replace(answer, log_sum_exp=self.log_sum_exp.read(problem, result))

@@ -40,6 +40,7 @@ def before_call_hook(call: Call) -> None:
 
 # torch's flex_attention raises it on a CPU where any of its inputs may have a gradient.
 NO_BACKWARD = "does not support backward on CPU"
+NO_AUTOGRAD = "called under torch.no_grad(): it raises on a CPU where an input may have a gradient."
 # Whether calls of JAX's arrays are made operation by operation.
 _as_they_stand: ContextVar[bool] = ContextVar("as_they_stand", default=False)
 
@@ -121,6 +122,7 @@ class Call:
 
     ``pull`` leads from the result to the gradients as an answer has them, where the case asks for
     them; it raises ``CandidateError`` where there are none. ``compiles``: it is of JAX's arrays.
+    ``remarks``: what is to be said of it once it was made.
     """
 
     function: Callable[..., Any]
@@ -129,6 +131,7 @@ class Call:
     given: tuple[tuple[str, Array], ...] = ()
     pull: Callable[[Any], dict[str, Array]] | None = None
     compiles: bool = False
+    remarks: list[str] = field(default_factory=list)
 
     def make(self) -> Any:
         """Make the call; of JAX's arrays compiled as one program, where it can be traced.
@@ -151,6 +154,7 @@ class Call:
             except NotImplementedError as error:
                 if self.pull is not None or NO_BACKWARD not in str(error):
                     raise
+                self.remarks.append(NO_AUTOGRAD)
                 return _without_autograd(self)
 
 

@@ -256,6 +256,9 @@ class Fitted(SearchedCalls):
         switches = [each.name for each in self.configured]
         if not self.fit.exact and documents_samples_first(self.subject):
             remarks.append(SAMPLES_FIRST)
+        if sizes := self.sizes_of_module:
+            named = ", ".join(f"`{name}`" for name in sizes)
+            remarks.append(f"{named} of its module are set to the sizes of each call.")
         if self.needs_biases:
             remarks.append(
                 f"without biases its constructor {self.needs_biases}; it gets those of 0."

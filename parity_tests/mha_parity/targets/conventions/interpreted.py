@@ -64,6 +64,13 @@ class InterpretedCalls(InterpretedLayers):
         """The required parameters that are neither inputs nor weights."""
         return self.how.roles.none
 
+    @property
+    def sizes_of_module(self) -> dict[str, str]:
+        """The numbers of its module that a layer reads in place of sizes of its own, by meaning."""
+        made = self.how.construction
+        own = made is None or made.has("heads", "width")
+        return {} if own else sizes_read(self.subject)
+
     def prepare(self, problem: Problem) -> Call:
         """Return the call with everything where the interpretation has it.
 
@@ -125,7 +132,7 @@ class InterpretedCalls(InterpretedLayers):
         function = self.subject
         if layer is not None:
             function = layer if callable(layer) else forward(layer)
-            numbers = {} if self.instance is not None else sizes_read(self.subject)
+            numbers = self.sizes_of_module
         else:
             numbers = numbers_read(function)
         if numbers:

@@ -195,8 +195,10 @@ class Layers:
             self._find_offenders(kept, named, heads, fits=bool(found))
             if self.offenders or not found:
                 self._find_inner(layer, leaves, heads)
-            paths = [leaf.path.rpartition(".")[0] for leaf in kept.norms]
-            norms = tuple(dict.fromkeys((*paths, *weightless_norms(layer))))
+            norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
+            # A norm without weights is left where the layer is an attention with it.
+            weightless = weightless_norms(layer) if projected else ()
+            taken_out = (norms, (*norms, *weightless)) if weightless else (norms,)
             rest = [
                 *call_roles.with_optional_masks(named),
                 *call_roles.with_random_keys(named),
@@ -223,10 +225,11 @@ class Layers:
                     projection=kind if kind in OWN_CHANNELS else "packed",
                     unread=tuple(sorted(unread)),
                 )  # fmt: skip
-                self.answered = False
-                yield how
-                answers |= self.answered
-                yield from self._near(how, projected=projected)
+                for how in (replace(how, norms=taken) for taken in taken_out):
+                    self.answered = False
+                    yield how
+                    answers |= self.answered
+                    yield from self._near(how, projected=projected)
             yield from _of_packed(kept, named, construction, heads)
 
     def _layouts(

@@ -21,7 +21,8 @@ INNER_CONFIG = re.compile(
 GIVEN = frozenset(
     {"width", "heads", "head_dim", "bias", "dropout", "length", "samples", "most_samples"}
 )
-SET = GIVEN | {"kv_heads"}  # what is set of a configuration's own; its scale, say, is left
+SET = GIVEN | {"kv_heads"}  # what is set of a configuration's own
+SCALES = frozenset({"root", "inverse_root"})  # which a frozen one keeps as they are by default
 UNKNOWN_NAME = "which is unknown"  # how the error ends on what no configuration can answer
 
 
@@ -156,7 +157,7 @@ def required_of(kind: type) -> dict[str, str]:
     return {
         each.name: meaning
         for each, meaning in known
-        if each.default is each.empty or (frozen and meaning in SET)
+        if each.default is each.empty or (frozen and meaning not in SCALES)
     }
 
 

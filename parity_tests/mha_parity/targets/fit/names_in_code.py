@@ -45,8 +45,20 @@ def globals_read(kind: type) -> Mapping[str, str]:
 
 
 def sizes_read(kind: type) -> dict[str, str]:
-    """Return heads and widths among the numbers of a module that its classes read, by meaning."""
-    return {name: each for name, each in globals_read(kind).items() if each in _OF_HEADS}
+    """Return heads and widths of a module that a class is built by, by meaning.
+
+    A width that its calls alone read is none: names of widths are many. One of its heads may be.
+    """
+    built = [vars(each).get("__init__") for each in kind.__mro__]
+    read = {name for each in built for name in _names(getattr(each, "__code__", None))}
+    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
+    whole = (
+        (n, m) for n, m in globals_read(kind).items() if type(scope[n]) is int and scope[n] > 0
+    )
+    found = {name: meaning for name, meaning in sorted(whole) if meaning in _OF_HEADS}
+    if not read & found.keys():
+        return {}
+    return {name: each for name, each in found.items() if name in read or each != "width"}
 
 
 def numbers_read(function: Any) -> dict[str, str]:

@@ -22,6 +22,7 @@ _NORM = re.compile(r"norm(?!al)|normali[sz]", re.IGNORECASE)
 _OF_Q_OR_K = re.compile(
     r"^(q|k|qk|quer(y|ies)|keys?)_?(layer|ln|rms)?_?norm|norm_?(q|k|qk)$|^ln_?[qk]$"
 )
+_OF_ROWS = re.compile(r"(Layer|RMS)Norm")
 MOST_OF_A_BIAS = 3  # axes: of q, k and v, of heads and of the width of one
 
 
@@ -75,7 +76,7 @@ def weightless_norms(layer: Any) -> tuple[str, ...]:
     if not is_module(layer):
         return ()
     modules = [(path, each) for path, each in layer.named_modules() if path]
-    norms = [(path, each) for path, each in modules if _NORM.search(type(each).__name__)]
+    norms = [(path, each) for path, each in modules if _OF_ROWS.fullmatch(type(each).__name__)]
     empty = (path for path, each in norms if next(each.parameters(), None) is None)
     return tuple(path for path in empty if not _OF_Q_OR_K.search(path.rpartition(".")[2]))
 
