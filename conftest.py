@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Have garbage collected seldom, and never in what was imported and collected.
 
-    Python walks all objects of torch and of the tests again and again: 10 % of the suite's time.
+    Python walks all objects of torch and of the tests again and again: up to a tenth of their time.
     """
     gc.collect()
     gc.freeze()

@@ -214,7 +214,7 @@ class ParityItem(pytest.Item):
 
 
 class _Mistake:
-    """What a test fails with where the options, or the target, make no run."""
+    """Outcome of a test that stands for a run which the options, or the target, do not make."""
 
     target = ""
     has_process = False

@@ -85,8 +85,7 @@ class Convention(ABC):
     trial_dtype = ""
     # The mask parameters whose meaning the convention knows; all others are searched for.
     own_masks: frozenset[str] = frozenset()
-    # Whether an object takes calls of the length alone that it was built for.
-    of_one_length: bool = False
+    of_one_length: bool = False  # an object takes calls of the length alone that it was built for
     of_one_batch: bool = False  # the same may hold of the number of samples
     joins_heads: bool = False  # by a matrix of its own, which is filled with the identity
     # The parameters of the call that inputs, weights and sizes take: no masks.
@@ -389,8 +388,8 @@ class Convention(ABC):
     def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
         """Return what a call came back with, and its gradients where the case asks for them."""
         self.record(call)
-        self.remarks = tuple(dict.fromkeys((*self.remarks, *call.remarks)))
-        answer = replace(self.answer(problem, result), parameters=self.passed, remarks=self.remarks)
+        said = self.remarks = tuple(dict.fromkeys((*self.remarks, *call.remarks)))
+        answer = replace(self.answer(problem, result), parameters=self.passed, remarks=said)
         if self.log_sum_exp is not None:
             answer = replace(answer, log_sum_exp=self.log_sum_exp.read(problem, result))
         return answer if call.pull is None else replace(answer, gradients=call.pull(result))
