@@ -35,6 +35,18 @@ class OfModule(nn.Module):
         return self.norm(self.linear(mixed) + Q)
 
 
+stale_head_dim = 32
+
+
+class OfStaleWidth(OfModule):
+    """Wrong: scores are scaled by a width that is not that of its heads."""
+
+    def forward(self, Q, K, V):
+        q, k, v = self.heads(self.W_Q(Q)), self.heads(self.W_K(K)), self.heads(self.W_V(V))
+        weights = (q @ k.mT / stale_head_dim**0.5).softmax(-1)
+        return self.norm(self.linear((weights @ v).transpose(1, 2).flatten(2)) + Q)
+
+
 class OfModuleDoubled(OfModule):
     """Wrong: the scale is twice what it should be."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import Call
@@ -20,6 +20,12 @@ def test_sizes_are_set_in_calls_too() -> None:
     assert any("`norm` taken out" in note for note in right.notes)
     assert any("`n_heads` of its module are set" in note for note in right.notes), right.notes
     assert Outcome.FAIL == judged("OfModuleDoubled", fail_fast=True).outcome
+
+
+def test_numbers_that_contradict_each_other_are_not_set() -> None:
+    """Kills setting both: a scale by a wrong number of the module was made right so, and passed."""
+    with pytest.raises(TargetError, match="no way to call it computes attention"):
+        judged("OfStaleWidth")
 
 
 @pytest.mark.parametrize(

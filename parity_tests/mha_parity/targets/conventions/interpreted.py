@@ -68,7 +68,7 @@ class InterpretedCalls(InterpretedLayers):
     def sizes_of_module(self) -> dict[str, str]:
         """The numbers of its module that a layer reads in place of sizes of its own, by meaning."""
         made = self.how.construction
-        own = made is None or made.has("heads", "width")
+        own = made is None or made.has("heads", "head_dim", "width")
         return {} if own else sizes_read(self.subject)
 
     def prepare(self, problem: Problem) -> Call:

@@ -48,6 +48,7 @@ def sizes_read(kind: type) -> dict[str, str]:
     """Return heads and widths of a module that a class is built by, by meaning.
 
     A width that its calls alone read is none: names of widths are many. One of its heads may be.
+    None where they contradict each other: a number that is wrong would be set right.
     """
     built = [vars(each).get("__init__") for each in kind.__mro__]
     read = {name for each in built for name in _names(getattr(each, "__code__", None))}
@@ -58,7 +59,14 @@ def sizes_read(kind: type) -> dict[str, str]:
     found = {name: meaning for name, meaning in sorted(whole) if meaning in _OF_HEADS}
     if not read & found.keys():
         return {}
-    return {name: each for name, each in found.items() if name in read or each != "width"}
+    sizes = {name: each for name, each in found.items() if name in read or each != "width"}
+    values = {each: {scope[n] for n, m in sizes.items() if m == each} for each in sizes.values()}
+    if any(len(each) > 1 for each in values.values()):
+        return {}
+    heads, head_dim, width = (min(values.get(m, {0})) for m in ("heads", "head_dim", "width"))
+    if heads and head_dim and width:
+        return sizes if heads * head_dim == width else {}
+    return sizes if not width or width % (heads or head_dim or 1) == 0 else {}
 
 
 def numbers_read(function: Any) -> dict[str, str]:
