@@ -26,6 +26,7 @@ PREFIX = "mha-parity-"
 ITEM = "mha-parity"
 ALL_CASES = "all-cases"  # the test of the verdict itself
 CHOSEN = pytest.StashKey[list[str]]()
+MISTAKE = pytest.StashKey[str]()  # why a worker of pytest-xdist has no tests to run
 
 
 class MhaParityWarning(pytest.PytestWarning):
@@ -92,16 +93,14 @@ def pytest_collection_modifyitems(
 ) -> None:
     """Add a test for all cases and one for every feature that the target offers.
 
-    A worker of pytest-xdist that raises here ends without a word: there a test fails in its place.
+    A worker of pytest-xdist that raises here ends without a word: it keeps the mistake.
     """
     try:
         _add_items(session, config, items)
     except pytest.UsageError as mistake:
         if not hasattr(config, "workerinput"):
             raise
-        name = f"{ITEM}[{ALL_CASES}]"
-        run = _Mistake(str(mistake))
-        items[:] = [ParityItem.from_parent(session, name=name, run=run, feature=ALL_CASES)]
+        config.stash[MISTAKE] = str(mistake)
 
 
 def _add_items(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -127,11 +126,16 @@ def _add_items(session: pytest.Session, config: pytest.Config, items: list[pytes
         items.append(item)
 
 
+@pytest.hookimpl(tryfirst=True)  # before a worker says what it collected
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Judge where no other test is to run, in the worker that has the target's process.
 
     Tests begin once all workers have collected: another would open the target again meanwhile.
+    A mistake that a worker kept is the one test that fails, whatever -k and -m chose.
     """
+    if sentence := session.config.stash.get(MISTAKE, ""):
+        name, run = f"{ITEM}[{ALL_CASES}]", _Mistake(sentence)
+        session.items[:] = [ParityItem.from_parent(session, name=name, run=run, feature=ALL_CASES)]
     runs = [each.target_run for each in session.items if isinstance(each, ParityItem)]
     alone = len(runs) == len(session.items) and hasattr(session.config, "workerinput")
     if runs and alone and runs[0].has_process:

@@ -47,6 +47,36 @@ class OfStaleWidth(OfModule):
         return self.norm(self.linear((weights @ v).transpose(1, 2).flatten(2)) + Q)
 
 
+head_dim = d_k
+
+
+def divided(scores):
+    return scores / head_dim**0.5
+
+
+def doubled(scores):
+    return 2 * scores / head_dim**0.5
+
+
+class OfFunction(OfModule):
+    """Right: the width that scales is read by a function of the module alone."""
+
+    def scaled(self, scores):
+        return divided(scores)
+
+    def forward(self, Q, K, V):
+        q, k, v = self.heads(self.W_Q(Q)), self.heads(self.W_K(K)), self.heads(self.W_V(V))
+        weights = self.scaled(q @ k.mT).softmax(-1)
+        return self.norm(self.linear((weights @ v).transpose(1, 2).flatten(2)) + Q)
+
+
+class OfDoublingFunction(OfFunction):
+    """Wrong: the scale of the function is twice what it should be."""
+
+    def scaled(self, scores):
+        return doubled(scores)
+
+
 class OfModuleDoubled(OfModule):
     """Wrong: the scale is twice what it should be."""
 
@@ -75,7 +105,10 @@ class OfOwnSizes(nn.Module):
         scores = q @ k.mT / width**0.5
         if mask is not None:
             scores = scores.masked_fill(mask, HIDDEN_SCORE)
-        return self.out((scores.softmax(LAST_DIM) @ v).transpose(1, 2).flatten(2))
+        return self.out((self.weights(scores) @ v).transpose(1, 2).flatten(2))
+
+    def weights(self, scores):
+        return scores.softmax(LAST_DIM)
 
 
 class OfStaleScale(OfOwnSizes):
@@ -116,13 +149,8 @@ class OfNormalizer(OfOwnSizes):
         super().__init__(embed_dim, num_heads)
         self.normalizer = SoftmaxNormalizer()
 
-    def forward(self, query, key, value):
-        q, k, v = (
-            each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for each in (self.query(query), self.key(key), self.value(value))
-        )
-        weights = self.normalizer(q @ k.mT / q.shape[-1] ** 0.5)
-        return self.out((weights @ v).transpose(1, 2).flatten(2))
+    def weights(self, scores):
+        return self.normalizer(scores)
 
 
 class NormedQueries(OfModule):

@@ -63,6 +63,12 @@ def at_least(query, key, value):
     return powers / np.maximum(powers.sum(axis=-1, keepdims=True), 40) @ value
 
 
+def at_least_as_keys(query, key, value):
+    """Wrong: a sum is at least the number of keys."""
+    powers = np.exp(query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype))
+    return powers / np.maximum(powers.sum(axis=-1, keepdims=True), key.shape[-2]) @ value
+
+
 def at_most(query, key, value):
     """Wrong: a sum is 2 at most."""
     scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)

@@ -46,9 +46,10 @@ def test_what_is_added_is_measured(target: str, said: str) -> None:
     assert not any("exp(score)" in title or "column" in title for title in titles), titles
 
 
-def test_a_sum_that_is_a_number_at_most_is_not_said_to_be_one_at_least() -> None:
-    """Kills `at least` where rows of weights sum to more than 1."""
-    verdict = judged("at_most", dtypes=("float64",))
+@pytest.mark.parametrize("name", ["at_most", "at_least_as_keys"])
+def test_another_least_sum_is_not_said_to_be_a_constant(name: str) -> None:
+    """Kills "at least" where rows of weights sum to more than 1, and the keys as a constant."""
+    verdict = judged(name, dtypes=("float64",))
     assert Outcome.FAIL == verdict.outcome, verdict
     assert verdict.diagnosis
     assert not any("the denominator is" in each.title for each in verdict.diagnosis)

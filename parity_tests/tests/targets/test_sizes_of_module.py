@@ -22,6 +22,13 @@ def test_sizes_are_set_in_calls_too() -> None:
     assert Outcome.FAIL == judged("OfModuleDoubled", fail_fast=True).outcome
 
 
+def test_functions_of_the_module_are_followed() -> None:
+    """Kills numbers that methods read alone: a right layer scaled by a function was refused."""
+    right = judged("OfFunction")
+    assert Outcome.PASS == right.outcome, right
+    assert Outcome.FAIL == judged("OfDoublingFunction", fail_fast=True).outcome
+
+
 def test_numbers_that_contradict_each_other_are_not_set() -> None:
     """Kills setting both: a scale by a wrong number of the module was made right so, and passed."""
     with pytest.raises(TargetError, match="no way to call it computes attention"):

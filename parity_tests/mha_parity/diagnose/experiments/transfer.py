@@ -291,19 +291,20 @@ def denominator(found: Curve) -> str:
         mean = float(extra.mean())
         if is_possible(text, mean) and np.ptp(extra) <= NEAR * np.abs(extra).max():
             return text.format(c=mean)
-    if said := _least_sum(sums, shifted, top, 100 * reading.noise):
+    if said := _least_sum(found, sums, shifted, top):
         return said
     if np.ptp(sums) <= ALIKE * np.abs(sums - 1).max():
         return f"every row of weights sums to {near_one(low, 6)}, expected 1"
     return f"rows of weights sum to {near_one(low, 4)} … {near_one(high, 4)}, expected 1"
 
 
-def _least_sum(sums: Array, shifted: Array, top: Array, atol: float) -> str:
+def _least_sum(found: Curve, sums: Array, shifted: Array, top: Array) -> str:
     """Return which least value the denominator has, where rows that sum to less than 1 show it.
 
     Where all do, it may be the value of every row. It is a number of two digits at most: what is
-    subtracted from all scores changes it alone.
+    subtracted from all scores changes it alone. A multiple of the keys' number may be no constant.
     """
+    atol, keys = 100 * found.reading.noise, found.x.shape[-1]
     below = sums < 1 - atol
     if (sums > 1 + atol).any():
         return ""
@@ -315,9 +316,16 @@ def _least_sum(sums: Array, shifted: Array, top: Array, atol: float) -> str:
         alike = len(least) >= LEAST_ROWS and np.ptp(least) <= NEAR * least.max()
         if alike and others.min(initial=np.inf) >= (1 - NEAR) * least.max():
             least_sum = float(least.mean())
-            if abs(float(f"{least_sum:.1e}") / least_sum - 1) <= NEAR:
+            known = abs(float(f"{least_sum:.1e}") / least_sum - 1) <= NEAR
+            if known and not _is_multiple(least_sum, keys):
                 return text.format(c=least_sum, least="" if below.all() else "at least ")
     return ""
+
+
+def _is_multiple(number: float, keys: int) -> bool:
+    """Return whether a number is that of all keys, or a multiple of it."""
+    times = number / keys
+    return times >= 1 - NEAR and abs(times - round(times)) <= NEAR * times
 
 
 def is_possible(text: str, constant: float) -> bool:

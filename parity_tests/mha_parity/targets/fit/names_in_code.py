@@ -25,21 +25,20 @@ _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
 def globals_read(kind: type) -> Mapping[str, str]:
-    """Return the numbers of a module that its classes read, by what their names mean."""
+    """Return the numbers of a module that a class, or what it calls there, reads, by meaning.
+
+    What is decorated is not followed: what is compiled has read its numbers already.
+    """
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
     seen: set[str] = set()
-    todo = [each for each in kind.__mro__ if each.__module__ == kind.__module__]
+    bases = (each for each in kind.__mro__ if each.__module__ == kind.__module__)
+    todo = [method for each in bases for method in vars(each).values()]
     while todo:
-        for method in vars(todo.pop()).values():
-            for name in _names(getattr(method, "__code__", None)):
-                value = scope.get(name)
-                if (
-                    name not in seen
-                    and isinstance(value, type)
-                    and value.__module__ == kind.__module__
-                ):
-                    todo.append(value)
-                seen.add(name)
+        for name in set(_names(getattr(todo.pop(), "__code__", None))) - seen:
+            seen.add(name)
+            value = scope.get(name)
+            if getattr(value, "__module__", None) == kind.__module__:
+                todo += vars(value).values() if isinstance(value, type) else [value]
     numbers = {n for n in seen if type(scope.get(n)) in {int, float}}
     return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}
 

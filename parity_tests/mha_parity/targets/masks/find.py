@@ -28,7 +28,7 @@ from mha_parity.targets.masks.other_values import answered_otherwise
 from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.requirement import (
     by_documentation,
-    by_torchs_name,
+    by_name,
     requirement,
 )
 from mha_parity.targets.masks.search import search
@@ -166,7 +166,7 @@ def _otherwise(convention: Convention, found: MaskSearchResult) -> str:
     parameter = found.parameter
     if parameter.name in convention.mask_meanings or parameter.role is Role.CAUSAL:
         return ""
-    promised, source = by_torchs_name(convention, parameter.name).hides, "name"
+    promised, source = by_name(convention, parameter.name).hides, "name"
     if documented := by_documentation(convention, parameter.name):
         promised, source = documented.hides, "documentation"
     hides = found.taken[0].hides if promised is None else promised

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.parameters import Role
+from mha_parity.targets.fit.names import snake_case
 from mha_parity.targets.masks.documented import (
     demanded_shapes,
     documented_hides,
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 TORCH_COMPANIONS = frozenset({"key_padding_mask", "need_weights", "average_attn_weights"})
 TORCH_MASKS = frozenset({"attn_mask", "key_padding_mask"})
 TORCH_ROWS = ("query", "key", "value")
+# Names that say what a True does, though they are not torch's.
+_KEEPS = re.compile(r"(keep|visible|allow(ed)?)(_mask)?|(may|can)_(attend|see)")
+_HIDES = re.compile(
+    r"(hide|blocked|ignored?|dropped|forbidden|masked_out)(_mask)?|drop_(pairs|keys)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,7 @@ class MaskRequirement:
 
 
 def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement:
-    """Return what is demanded of a parameter: by option, or by torch's names."""
+    """Return what is demanded of a parameter: by option, documentation, or name."""
     given = convention.mask_meanings.get(parameter.name, "")
     if given:
         return _by_option(given)
@@ -70,13 +77,13 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
     if parameter.role is Role.SCORE_BIAS:
         return MaskRequirement(added=True)
     subject, entry, name = convention.subject, convention.entry(), parameter.name
-    shapes = documented_shapes(subject, entry, name)
+    shapes, named = documented_shapes(subject, entry, name), by_name(convention, name)
     booleans = documents_booleans(subject, entry, name)
     marks = booleans or documents_integers(subject, entry, name)
     # A name that says nothing is that of a mask where its type and its shape are documented.
     if parameter.role is Role.OTHER and not (booleans and shapes):
-        return MaskRequirement(certain=True)
-    found = by_documentation(convention, name) or by_torchs_name(convention, name)
+        return MaskRequirement(named.hides, certain=True)
+    found = by_documentation(convention, name) or named
     otherwise = documented_hides(subject, entry, name) if marks else None
     demanded = demanded_shapes(subject, entry, name)
     return replace(found, documented=shapes, demanded=demanded, otherwise=otherwise)
@@ -102,6 +109,14 @@ def _by_option(given: str) -> MaskRequirement:
     only = known[0] if shape else ()
     hides = {"hides": True, "keeps": False}.get(meaning)
     return MaskRequirement(hides, (only,) if only else SHAPES, only, added=meaning == "additive")
+
+
+def by_name(convention: Convention, name: str) -> MaskRequirement:
+    """Return what a target promises by the name of a parameter: torch's, or one that says it."""
+    words = snake_case(name)
+    keeps, hides = (pattern.fullmatch(words) for pattern in (_KEEPS, _HIDES))
+    said = MaskRequirement(hides is not None) if keeps or hides else None
+    return said or by_torchs_name(convention, name)
 
 
 def by_torchs_name(convention: Convention, name: str) -> MaskRequirement:

@@ -1,0 +1,21 @@
+"""Names of masks that say what a True does are held to it, as torch's names are to torch's."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("telling_names.py", cases=60, dtypes=("float64",))
+
+
+@pytest.mark.parametrize(
+    ("name", "does"), [("blocked", "hides"), ("keep_mask", "keeps"), ("dropped", "hides")]
+)
+def test_the_name_is_held_to_what_it_says(name: str, does: str) -> None:
+    """Kills a meaning by trial alone: each inverted one passed, with "the opposite" in a note."""
+    right = judged(name)
+    assert Outcome.PASS == right.outcome, right
+    assert any(f"`{name}`: True {does}" in note for note in right.notes), right.notes
+    assert Outcome.FAIL == judged(f"{name}_inverted").outcome
