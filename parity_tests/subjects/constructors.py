@@ -137,6 +137,33 @@ class OfKernels(Layer):
         self.kernel = kernel
 
 
+class OfSelfAttention(Layer):
+    """Takes keys and values, and is not built for others than its queries."""
+
+    def __init__(self, embed_dim, num_heads, bias=True, self_attention=False, trace=False):
+        super().__init__(embed_dim, num_heads)
+        assert self_attention, "only self-attention is supported"
+
+    def forward(self, query, key, value):
+        """Return (N, L, E), of the queries alone."""
+        return super().forward(query)
+
+
+class OfSelfAttentionUnscaled(OfSelfAttention):
+    """Wrong on purpose: no scale."""
+
+    def _mixed(self, q, k, v):
+        return (q @ k.transpose(-1, -2)).softmax(-1) @ v
+
+
+class QueriesAlone(Layer):
+    """Wrong on purpose: keys and values are left unread, and no switch says so."""
+
+    def forward(self, query, key, value):
+        """Return (N, L, E), of the queries alone."""
+        return super().forward(query)
+
+
 class OfEvenWidths(Layer):
     """Its constructor refuses other widths than it is made for."""
 

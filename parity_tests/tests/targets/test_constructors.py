@@ -60,6 +60,16 @@ def test_a_constructor_gets_what_its_code_asks_for(name: str, said: str) -> None
     assert any(said in note for note in verdict.notes), verdict.notes
 
 
+def test_a_switch_is_set_where_a_layer_is_not_built_without() -> None:
+    """Kills a refusal, and keys that such a switch leaves unread taken for a bug."""
+    right = checked("OfSelfAttention")
+    assert Outcome.PASS is right.outcome, right.sentence
+    assert any("built with `self_attention` = True" in note for note in right.notes), right.notes
+    assert any("S unlike L is not served" in note for note in right.notes), right.notes
+    for name in ("OfSelfAttentionUnscaled", "QueriesAlone"):
+        assert Outcome.FAIL is checked(name, fail_fast=True).outcome
+
+
 def test_a_function_that_is_not_of_positions_gets_no_identity() -> None:
     """It may be the softmax: a layer without it is another one, and the target is not at fault."""
     with pytest.raises(TargetError, match="no way to call it computes attention"):

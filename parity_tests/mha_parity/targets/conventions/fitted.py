@@ -154,6 +154,9 @@ class Fitted(SearchedCalls):
         if packed is not None and packed.not_cross:
             inputs = ("self",)
             self.reasons["inputs", "cross"] = packed.not_cross
+        if how.construction and (switch := how.construction.for_self_attention):
+            inputs = ("self",)
+            self.reasons["inputs", "cross"] = f"it is not built without `{switch}`"
         regimes = tuple(AXES["regime"])
         if self.above_residual > 1:
             self.reasons["regime", "largest_value"] = RESIDUAL_OVERFLOWS

@@ -111,8 +111,8 @@ class LayerSizes:
             "samples": self.samples, "most_samples": max(MOST_SAMPLES, self.samples),
             "root": math.sqrt(width / self.heads),
             "inverse_root": 1 / math.sqrt(width / self.heads),
-            "off": False, "dropout": self.dropout, "zero": 0, "one": 1.0, "device": "cpu",
-            "none": None, "axis": -2,  # that of rows
+            "off": False, "on": True, "dropout": self.dropout, "zero": 0, "one": 1.0,
+            "device": "cpu", "none": None, "axis": -2,  # that of rows
             "dtype": np.float32,
             "part": 2, "one_row": 1,  # shorter than what is judged: several parts, and a rest
         }[meaning]  # fmt: skip

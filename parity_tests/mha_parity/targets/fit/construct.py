@@ -24,6 +24,7 @@ CONFIG = re.compile(r"^((.*_)?(config(uration)?|cfg|args|h?params|conf|hp|opt)|_
 # What a layer calls on queries and keys, and on nothing else.
 POSITIONS = re.compile(r"rope|rot(ary|ate)|^pos(itional)?(_|$)")
 LAYER_NUMBER = "layer_idx"  # without which a cache of transformers takes no layer's rows
+SWITCHED = {"on": True, "off": False}
 UNKNOWN = ("width", "heads", "head_dim", "length", "none")
 
 
@@ -75,9 +76,15 @@ class Construction:
         for name, meaning in self.meanings:
             if meaning == "identity":
                 said.append(f"`{name}` the identity")
-            elif self.last_resort and meaning.startswith("'"):
-                said.append(f"built with `{name}` = {meaning}")
+            elif self.last_resort and (meaning.startswith("'") or meaning in SWITCHED):
+                said.append(f"built with `{name}` = {SWITCHED.get(meaning, meaning)}")
         return said
+
+    @property
+    def for_self_attention(self) -> str:
+        """The switch without which it is not built, and by which keys are the queries, if any."""
+        named = (name for name, meaning in self.meanings if meaning == "on" and "self" in name)
+        return next(named, "") if self.last_resort else ""
 
     def has(self, *wanted: str) -> bool:
         """Return whether an argument has one of these meanings, or may have in a configuration."""
@@ -134,8 +141,8 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     widths = tuple((each.name, "width") for each in rest if _is_optional_width(each))
     groups = tuple((each.name, "kv_heads") for each in rest if _is_count_of_groups(each))
     alone = ((one,) for one in widths)
-    words = _optional_words(kind, rest)
-    resorts = [each for each in (numbers, *words) if each]
+    words, switches = _optional_words(kind, rest), _other_switches(rest)
+    resorts = [each for each in (numbers, *words, *switches) if each]
     further = ((), *resorts, *(e for e in (*alone, widths[1:] and widths, groups) if e))
     configured = config is not None and not (sized and config.default is None)
     given = ("", None) if config is None else (config.name, _annotated_class(kind, config))
@@ -218,6 +225,13 @@ def _optional_words(
     for each in named:
         if each.default is None:
             yield from (((each.name, f"'{word}'"),) for word in compared.get(each.name, ()))
+
+
+def _other_switches(named: Sequence[inspect.Parameter]) -> Iterator[tuple[tuple[str, str], ...]]:
+    """Yield each switch whose name has no meaning here, the other way than it is by default."""
+    for each in named:
+        if isinstance(each.default, bool) and not meanings(each.name):
+            yield ((each.name, "off" if each.default else "on"),)
 
 
 def _is_optional_number(parameter: inspect.Parameter) -> bool:

@@ -32,7 +32,7 @@ SIZES = {
     "kv_heads": "call.num_heads", "length": "max(128, call.query.shape[1])", "bias": "True",
     "random": "np.random.default_rng(0)",
     "root": "call.head_dim**0.5", "inverse_root": "call.head_dim**-0.5",
-    "off": "False", "dropout": "0.0", "zero": "0", "device": '"cpu"', "none": "None",
+    "off": "False", "on": "True", "dropout": "0.0", "zero": "0", "device": '"cpu"', "none": "None",
     "matrix": "call.q_proj_weight", "vector": "call.q_proj_bias",
     "packed_rows": "np.zeros((3 * call.embed_dim, call.embed_dim))",
     "packed_columns": "np.zeros((call.embed_dim, 3 * call.embed_dim))",
