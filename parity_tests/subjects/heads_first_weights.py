@@ -10,12 +10,13 @@ def project(rows, weight, bias):
     return np.einsum("nle,hed->nhld", rows, weight) + bias[:, None]
 
 
-def attention(params, query, key, value):
+def attention(params, query, key, value, added=None):
     """Right: the output's weight is (H, D, E), its bias (E,)."""
     q = project(query, params["wq"], params["bq"])
     k = project(key, params["wk"], params["bk"])
     v = project(value, params["wv"], params["bv"])
     scores = np.einsum("nhld,nhsd->nhls", q, k) / np.sqrt(q.shape[-1])
+    scores = scores if added is None else scores + added
     exp = np.exp(scores - scores.max(-1, keepdims=True))
     heads = (exp / exp.sum(-1, keepdims=True)) @ v
     return np.einsum("nhld,hde->nle", heads, params["wo"]) + params["bo"]
@@ -24,3 +25,18 @@ def attention(params, query, key, value):
 def crossed(params, query, key, value):
     """Wrong: the bias of the values is that of the keys."""
     return attention({**params, "bv": params["bk"]}, query, key, value)
+
+
+def of_two_inputs(params, x_q, x_kv, mask=None, bias=None):
+    """Right: parameters named as those of JAX's attention, behind other inputs."""
+    added = None if bias is None else bias.astype(x_q.dtype)
+    if mask is not None:
+        hidden = np.where(mask, 0, -np.inf).astype(x_q.dtype)
+        added = hidden if added is None else hidden + added
+    return attention(params, x_q, x_kv, x_kv, added)
+
+
+def of_two_inputs_scaled(params, x_q, x_kv, mask=None, bias=None):
+    """Wrong: the bias is scaled together with the scores."""
+    width = params["wq"].shape[-1]
+    return of_two_inputs(params, x_q, x_kv, mask, None if bias is None else bias / width**0.5)

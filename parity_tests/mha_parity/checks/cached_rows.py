@@ -20,7 +20,7 @@ from mha_parity.cases.variants import plain_variant
 from mha_parity.checks.altered_problems import other_rows
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
-from mha_parity.core.features import PLAIN
+from mha_parity.core.features import PLAIN, has_one_kv_head
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.conventions.cached_calls import CachedCalls, last_row, rows
 from mha_parity.targets.conventions.interpreted_layers import REFUSES
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 NAME = "rows with a cache"
 CHECKS = {NAME: "rows that are asked with a key/value cache are those of the whole sequence"}
 LENGTH, HEAD_DIM = 6, 3
+QUERY_HEADS, KEY_HEADS = 4, 2  # of grouped heads
 SHORTER = 2  # rows fewer, of a sequence that follows another
+GROUPED = f"with {QUERY_HEADS} query heads and {KEY_HEADS} key heads"
 BEGINS = (2, 1, 3)  # rows of the first call, by the number of the case
 TWICE = "it is right with its own key and value twice"
 OTHER_SEQUENCE = "it is right with the rows of another sequence before it"
@@ -70,8 +72,15 @@ def check_cached_rows(bound: Convention, problem: Problem, number: int) -> Itera
     whole = None if bound.cache is None else _sequence(bound, problem)
     if whole is not None and bound.cache is not None:
         yield NAME
-        sequences = CachedSequences(bound, bound.cache, whole, BEGINS[number % len(BEGINS)])
-        yield from list(sequences.rows_in_turn()) or sequences.rows_together()
+        begin = BEGINS[number % len(BEGINS)]
+        sequences = CachedSequences(bound, bound.cache, whole, begin)
+        if found := list(sequences.rows_in_turn()):
+            yield from found
+        elif number % 2 and (grouped := _with_grouped_heads(bound, whole)):
+            said = CachedSequences(bound, bound.cache, grouped, begin).rows_in_turn()
+            yield from (each.replace(f"{NAME}: ", f"{NAME}: {GROUPED} ") for each in said)
+        else:
+            yield from sequences.rows_together()
 
 
 def _sequence(bound: Convention, problem: Problem) -> Problem | None:
@@ -98,6 +107,18 @@ def _sequence(bound: Convention, problem: Problem) -> Problem | None:
     is_plain = plain.items() <= case.features().items() and case.inputs == "self"
     sees_all = problem.attn_mask is None and problem.is_causal <= bound.hides_future
     return rows(problem, 0, LENGTH) if is_plain and sees_all and case.queries >= LENGTH else None
+
+
+def _with_grouped_heads(bound: Convention, whole: Problem) -> Problem | None:
+    """Return a problem with fewer key heads, but several; None where the layer has none.
+
+    A cache holds rows of these: repeated for one query head after another, or in tiles, they are
+    the same with one key head, or as many as query heads.
+    """
+    offer = bound.offer
+    if bound.own_weights is not None or "fewer" not in offer["kv_heads"] or has_one_kv_head(offer):
+        return None
+    return make_problem(whole.case.replace(heads_count=QUERY_HEADS, kv_heads_count=KEY_HEADS))
 
 
 class CachedSequences:

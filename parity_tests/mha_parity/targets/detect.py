@@ -146,7 +146,7 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
         raise _unsure(function, None, "all of `mha-parity list conventions`")
     if packed_input_parameters(called.required):
         return Varlen.name
-    if {"bias", "mask"} <= called.named and len(called.required) == 3:
+    if {"bias", "mask"} <= called.named and [n[0].lower() for n in called.required] == [*"qkv"]:
         return "jax-attention"
     if len(called.required) == 3 and SDPA_KEYWORDS & called.named:
         return "sdpa"

@@ -16,6 +16,7 @@ from cached_layers import (
     DynamicCache,
     FirstRowStale,
     Float32Cache,
+    Grouped,
     Ignores,
     LastRowOfEach,
     Layer,
@@ -30,6 +31,7 @@ from cached_layers import (
     OneRowAtATime,
     Pair,
     Stacked,
+    Tiled,
     TopLeft,
     TopLeftOfSeveral,
     Updates,
@@ -43,6 +45,7 @@ from mha_parity.checks.cached_rows import (
     ANEW,
     BEGINS,
     CAUSES,
+    GROUPED,
     NAME,
     NOT_TOGETHER,
     OF_FLOAT32,
@@ -103,6 +106,13 @@ def test_the_right_cached_layer_of_the_catalogue_holds() -> None:
 def test_wrong_rows_are_found(kind: type, said: str) -> None:
     """A causal mask at the wrong corner, mixed orders and what a cache leaves are findings."""
     assert said in findings(kind)[1]
+
+
+def test_key_heads_that_a_cache_holds_are_grouped_too() -> None:
+    """Kills as many key heads as query heads alone, where those that are tiled are right."""
+    assert [[NAME]] * 2 == [findings(Grouped, number) for number in range(2)]
+    assert findings(Tiled, 1)[1].startswith(f"{NAME}: {GROUPED} elements differ")
+    assert [NAME] == findings(Tiled, 0)
 
 
 def test_rows_that_are_not_seen_are_listed() -> None:

@@ -80,6 +80,36 @@ class Pair(Layer):
         return self.attend(q, pair), pair
 
 
+class Grouped(Pair):
+    """Right: several query heads share a key head, of which the cache holds the rows."""
+
+    tiled = False
+
+    def __init__(self, d_model: int, n_heads: int, n_kv_heads: int) -> None:
+        super().__init__(d_model, n_heads)
+        width = d_model // n_heads * n_kv_heads
+        self.n_kv_heads = n_kv_heads
+        self.k_proj, self.v_proj = (nn.Linear(d_model, width) for _ in range(2))
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Return the output and the keys and values of all rows."""
+        heads = (self.n_heads, self.n_kv_heads, self.n_kv_heads)
+        q, *new = (
+            p(x).unflatten(-1, (count, -1)).transpose(1, 2)
+            for p, count in zip((self.q_proj, self.k_proj, self.v_proj), heads, strict=True)
+        )
+        pair, times = joined(past, *new), self.n_heads // self.n_kv_heads
+        if self.tiled and past is not None:
+            return self.attend(q, [each.repeat(1, times, 1, 1) for each in pair]), pair
+        return self.attend(q, [each.repeat_interleave(times, dim=1) for each in pair]), pair
+
+
+class Tiled(Grouped):
+    """Wrong: with a cache the key heads are tiled in place of repeated."""
+
+    tiled = True
+
+
 class Stacked(Layer):
     """Takes one array, and returns it where it is asked for."""
 

@@ -64,6 +64,18 @@ def test_weights_and_biases_may_have_the_heads_first() -> None:
     assert Outcome.FAIL == heads_first("crossed", fail_fast=True).outcome
 
 
+def test_masks_of_jax_s_names_do_not_make_it_jax_s_attention() -> None:
+    """Kills a convention by `mask` and `bias` alone, in which no call of such a function answered.
+
+    By the names of both a function of a dictionary and two inputs was taken for one of q, k and v.
+    """
+    two_inputs = checks_of("heads_first_weights.py", cases=60, dtypes=("float64",))
+    right = two_inputs("of_two_inputs")
+    assert Outcome.PASS == right.outcome, right
+    assert any("`bias`: floats are added" in note for note in right.notes)
+    assert Outcome.FAIL == two_inputs("of_two_inputs_scaled").outcome
+
+
 def test_keys_of_what_is_called_are_read() -> None:
     """The names stand in tuples, and in functions of the same file; or are put together there."""
     whole = {*keys_read(load.load(f"{SUBJECTS}/{FILE}:of_a_state"))}
