@@ -10,8 +10,8 @@ def project(rows, weight, bias):
     return np.einsum("nle,hed->nhld", rows, weight) + bias[:, None]
 
 
-def attention(params, query, key, value, added=None):
-    """Right: the output's weight is (H, D, E), its bias (E,)."""
+def attend(params, query, key, value, added):
+    """Return (N, L, E): the output's weight is (H, D, E), its bias (E,)."""
     q = project(query, params["wq"], params["bq"])
     k = project(key, params["wk"], params["bk"])
     v = project(value, params["wv"], params["bv"])
@@ -20,6 +20,10 @@ def attention(params, query, key, value, added=None):
     exp = np.exp(scores - scores.max(-1, keepdims=True))
     heads = (exp / exp.sum(-1, keepdims=True)) @ v
     return np.einsum("nhld,hde->nle", heads, params["wo"]) + params["bo"]
+
+
+def attention(params, query, key, value):
+    return attend(params, query, key, value, None)
 
 
 def crossed(params, query, key, value):
@@ -33,7 +37,7 @@ def of_two_inputs(params, x_q, x_kv, mask=None, bias=None):
     if mask is not None:
         hidden = np.where(mask, 0, -np.inf).astype(x_q.dtype)
         added = hidden if added is None else hidden + added
-    return attention(params, x_q, x_kv, x_kv, added)
+    return attend(params, x_q, x_kv, x_kv, added)
 
 
 def of_two_inputs_scaled(params, x_q, x_kv, mask=None, bias=None):
