@@ -1,0 +1,128 @@
+"""Check that the answer does not depend on how keys and queries are cut into tiles.
+
+A kernel that takes the size of its tiles, or their number, is asked small problems with others than
+its default: tiles of queries larger and smaller than those of keys, and lengths that none divides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.cases.variants import plain_variant
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import describe_difference, equal_up_to_rounding
+from mha_parity.targets.conventions.cached_calls import with_values
+from mha_parity.targets.fit.names import snake_case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from inspect import Parameter
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.calls import Call
+
+NAME = "other tile sizes"
+CHECKS = {NAME: "the answer is the same with other sizes of tiles, or numbers of them"}
+_TILES = re.compile(
+    r"(.*_)?(block|tile|chunk)s?(_(size|len|length|rows|m|n|q|k|kv|quer(y|ies)|keys?))?"
+    r"|(n|num)_(splits|chunks|tiles|parts)"
+)
+_TILES_BY_LETTER = re.compile(r"b_?(q|k|kv|r|c|m|n)")  # biases, where they are None by default
+# Of queries and of keys, with lengths that leave a rest; the longer ones for tiles of vectors.
+SIZES = ((4, 8), (8, 4), (3, 5), (5, 2), (32, 16), (16, 32))
+LENGTHS = ((13, 17), (70, 75))
+LONG = 16  # the smallest tile that is asked of longer rows
+WHOLE, PART = 8, 4  # lengths of a problem that is cut without a rest, and of its tiles
+HEAD_DIM = 5
+
+
+def check_tile_sizes(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
+    """Yield that a small problem of the kind of ``problem`` is answered otherwise.
+
+    ``number`` is that of the case among those for which this is asked. A size that is None by
+    default may mean attention within its tiles: it is asked where tiles without a rest hold. What
+    raises is a size that the kernel does not have.
+    """
+    sizes = SIZES[number // 2 % len(SIZES)]
+    parameters = [p for p in bound.call_parameters if may_be_of_tiles(p)]
+    small = _small(bound, problem, LENGTHS[min(sizes) >= LONG], causal=number % 2 == 1)
+    if not parameters or small is None:
+        return
+    given = {p.name: sizes[place % 2] for place, p in enumerate(parameters)}
+    with contextlib.suppress(CandidateError):
+        for each in parameters:
+            if each.default is None and not _cuts(bound, problem, each.name):
+                del given[each.name]
+        if not given:
+            return
+        call = _call(bound, small, given)
+        found, expected = _answer(bound, small, call), bound(small).output
+        bound.record(call)
+        yield NAME
+        # What computes in float32 whatever its inputs are rounds by tiles as such.
+        if not any(map(equal_up_to_rounding, (expected, _fewer(expected)), (found, _fewer(found)))):
+            said = " and ".join(f"`{name}` = {size}" for name, size in given.items())
+            yield (
+                f"{NAME}: with {said} {describe_difference(expected, found)} {_described(small)}."
+            )
+
+
+def may_be_of_tiles(parameter: Parameter) -> bool:
+    """Return whether a parameter of a call is the size or the number of tiles by its name."""
+    name, default = snake_case(parameter.name), parameter.default
+    is_size = type(default) is int and default > 0
+    if is_size and _TILES_BY_LETTER.fullmatch(name):
+        return True
+    return (is_size or default is None) and _TILES.fullmatch(name) is not None
+
+
+def _small(
+    bound: Convention, problem: Problem, lengths: tuple[int, int], *, causal: bool
+) -> Problem | None:
+    """Return a plain problem with these lengths; of one length with the causal rule."""
+    causal = causal and "causal" in bound.offer["attn"]
+    inputs = "self" if causal or "cross" not in bound.offer["inputs"] else "cross"
+    case = problem.case.replace(inputs=inputs)
+    small = plain_variant(case, bound.offer, *lengths, HEAD_DIM, square=causal)
+    if small is None or bound.own_weights is not None:
+        return None
+    plain = small.replace(gradients="no", weights="none", projection="packed", kdim=0, vdim=0)
+    return make_problem(plain.replace(attn="causal") if causal else plain)
+
+
+def _cuts(bound: Convention, problem: Problem, name: str) -> bool:
+    """Return whether tiles of a problem that they divide give the answer to the whole."""
+    whole = _small(bound, problem, (WHOLE, WHOLE), causal=False)
+    if whole is None:
+        return False
+    parts = _answer(bound, whole, _call(bound, whole, {name: PART}))
+    return equal_up_to_rounding(bound(whole).output, parts)
+
+
+def _call(bound: Convention, problem: Problem, given: Mapping[str, int]) -> Call:
+    """Return the call with other values of some parameters."""
+    call = bound.prepare(problem)
+    args, kwargs = with_values(bound.call_parameters, call.args, call.kwargs, dict(given))
+    return replace(call, args=args, kwargs=kwargs)
+
+
+def _answer(bound: Convention, problem: Problem, call: Call) -> Array:
+    return bound.answer(problem, call.make()).output
+
+
+def _fewer(output: Array) -> Array:
+    return output.astype(np.float32)
+
+
+def _described(problem: Problem) -> str:
+    """Say the lengths of a problem, and whether it is causal."""
+    rule = " with the causal rule" if problem.is_causal else ""
+    return f"at L = {problem.case.queries} and S = {problem.case.keys}{rule}"

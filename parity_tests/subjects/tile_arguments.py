@@ -1,0 +1,81 @@
+"""Functions of heads that take the sizes of their tiles, or how many there are, in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def _tile(query, keys, values, hidden, total):
+    """Add the part of a tile of keys to the maximum, the sum and the output so far."""
+    top, norm, mixed = total
+    scores = query @ keys.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    scores = np.where(hidden, -np.inf, scores).astype(query.dtype)
+    higher = np.maximum(top, scores.max(-1, keepdims=True))
+    old, new = np.exp(top - higher), np.exp(scores - higher)
+    return higher, norm * old + new.sum(-1, keepdims=True), mixed * old + new @ values
+
+
+def _attend(query, key, value, causal, block_q, block_k, last_row=True):
+    """Return (N, H, L, Dv); ``last_row``: tiles of keys are skipped by the last row of queries."""
+    rows, keys = query.shape[2], key.shape[2]
+    out = np.empty((*query.shape[:3], value.shape[-1]), query.dtype)
+    for first in range(0, rows, block_q):
+        of = np.arange(first, min(first + block_q, rows))
+        total = (
+            np.full((*query.shape[:2], len(of), 1), -np.inf, query.dtype),
+            np.zeros((*query.shape[:2], len(of), 1), query.dtype),
+            np.zeros((*query.shape[:2], len(of), value.shape[-1]), query.dtype),
+        )
+        for start in range(0, keys, block_k):
+            if causal and start > (of[-1] if last_row else first):
+                break
+            seen = np.arange(start, min(start + block_k, keys))
+            hidden = causal & (seen > of[:, None])
+            total = _tile(query[:, :, of], key[:, :, seen], value[:, :, seen], hidden, total)
+        out[:, :, of] = total[2] / total[1]
+    return out
+
+
+def by_blocks(query, key, value, causal=False, block_q=16, block_k=16):
+    return _attend(query, key, value, causal, block_q, block_k)
+
+
+def skipped_by_the_first_row(query, key, value, causal=False, block_q=16, block_k=16):
+    """Wrong where tiles of queries are larger than those of keys: by default they are alike."""
+    return _attend(query, key, value, causal, block_q, block_k, last_row=False)
+
+
+def of_vectors(query, key, value, causal=False, block_q=64, block_k=64):
+    """Right: it has tiles of 16 rows and their multiples alone."""
+    if block_q % 16 or block_k % 16:
+        raise ValueError("tiles should be of a multiple of 16 rows")
+    return _attend(query, key, value, causal, block_q, block_k)
+
+
+def in_chunks(query, key, value, chunk_size=None):
+    """Right: rows of queries are computed in parts, all at once by default."""
+    size = chunk_size or query.shape[2]
+    return _attend(query, key, value, False, size, key.shape[2])
+
+
+def whole_chunks(query, key, value, chunk_size=None):
+    """Wrong: rows behind the last whole chunk are 0."""
+    size = chunk_size or query.shape[2]
+    out = _attend(query, key, value, False, size, key.shape[2])
+    out[:, :, query.shape[2] // size * size :] = 0
+    return out
+
+
+def within_chunks(query, key, value, chunk_size=None):
+    """Right: queries see the keys of their own chunk, all keys by default."""
+    if chunk_size is None:
+        return _attend(query, key, value, False, query.shape[2], key.shape[2])
+    cuts = range(0, query.shape[2], chunk_size)
+    parts = ([each[:, :, at : at + chunk_size] for each in (query, key, value)] for at in cuts)
+    return np.concatenate([in_chunks(*each) for each in parts], axis=2)
+
+
+def in_float32(query, key, value, causal=False, block_q=16, block_k=16):
+    """Wrong: float64 is computed in float32, whatever the tiles."""
+    narrow = (each.astype(np.float32) for each in (query, key, value))
+    return _attend(*narrow, causal, block_q, block_k).astype(query.dtype)

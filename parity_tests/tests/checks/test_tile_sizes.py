@@ -1,0 +1,82 @@
+"""Kernels are asked with other tiles than their default: the answer should be the same."""
+
+from __future__ import annotations
+
+from inspect import Parameter
+
+import pytest
+
+from mha_parity.checks.tile_sizes import NAME, may_be_of_tiles
+from mha_parity.core.parameters import Status
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("tile_arguments.py", cases=60, dtypes=("float64",))
+
+
+@pytest.mark.parametrize(
+    ("name", "tiles"),
+    [
+        ("by_blocks", {"block_q", "block_k"}),
+        ("of_vectors", {"block_q", "block_k"}),
+        ("in_chunks", {"chunk_size"}),
+    ],
+)
+def test_right_kernels_are_tried_with_other_tiles(name: str, tiles: set[str]) -> None:
+    """Kills sizes that are left at their default; those that raise are no finding."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    tried = {each.name for each in verdict.parameters if each.status is Status.TRIED}
+    assert tiles <= tried
+    assert any(NAME == row.name and row.cases for row in verdict.checks)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("skipped_by_the_first_row", "with the causal rule"),
+        ("whole_chunks", "with `chunk_size` = "),
+    ],
+)
+def test_what_other_tiles_answer_otherwise_is_a_finding(name: str, said: str) -> None:
+    """Both are right with their defaults, and pass without this check."""
+    verdict = judged(name, diagnose=True)
+    assert Outcome.FAIL == verdict.outcome, verdict
+    assert any(said in f.check_result.detail for f in verdict.failures)
+    assert {NAME} == {each.check_result.check for each in verdict.failures}
+    assert "rest behind the last whole tile" in verdict.diagnosis[0].remedy
+
+
+def test_attention_within_its_chunks_is_another_one() -> None:
+    """Kills a size that is None by default taken for that of tiles: then it may be a window."""
+    verdict = judged("within_chunks")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert "parameters not tried: chunk_size" in verdict.sentence
+
+
+def test_roundings_of_float32_are_no_finding() -> None:
+    """What computes in float32 whatever its inputs are fails as that, and not by its tiles."""
+    verdict = judged("in_float32", max_failures=0)
+    assert Outcome.FAIL == verdict.outcome
+    assert NAME not in {each.check_result.check for each in verdict.failures}
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "expected"),
+    [
+        ("BLOCK_M", 64, True),
+        ("kvTile", 16, True),
+        ("bq", 32, True),
+        ("num_splits", 4, True),
+        ("chunk_size", None, True),
+        ("b_q", None, False),
+        ("block", True, False),
+        ("blocked", 3, False),
+        ("num_blocks_of_layers", 3, False),
+        ("mask", None, False),
+    ],
+)
+def test_tiles_are_told_by_name_and_default(name: str, default: object, expected: bool) -> None:
+    """A bias of queries is none, nor a switch."""
+    parameter = Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default)
+    assert expected == may_be_of_tiles(parameter)
