@@ -31,7 +31,14 @@ from mha_parity.targets.conventions.optional_arguments import (
 )
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.searched import SearchedCalls
-from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
+from mha_parity.targets.conventions.self_causal import (
+    CAUSAL,
+    HIDES,
+    UNEQUAL,
+    hides_the_future,
+    is_causal_by_name,
+    judge_by_name,
+)
 from mha_parity.targets.fit.documented_layout import SAMPLES_FIRST, documents_samples_first
 from mha_parity.targets.fit.refine import built_remarks
 from mha_parity.targets.fit.refusals import (
@@ -255,6 +262,8 @@ class Fitted(SearchedCalls):
             self.offer = self.offer | {"attn": ("causal",), "inputs": inputs}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
+        elif not self.config_switches and is_causal_by_name(self):
+            remarks.append(judge_by_name(self))
         self.configured = () if self.hides_future else self.config_switches
         switches = [each.name for each in self.configured]
         if not self.fit.exact and documents_samples_first(self.subject):

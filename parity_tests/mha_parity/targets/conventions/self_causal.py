@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import absolute_difference
+from mha_parity.core.parameters import Role
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 HIDES = "it hides keys behind a query by itself"
 UNEQUAL = "by default it hides keys behind a query, by a rule of its own where S is unlike L"
 CAUSAL = f"{HIDES}, so it was judged as causal attention."
+BY_NAME = (
+    "its name says that it is causal, and it takes no mask: judged as causal attention, though it "
+    "hides no key behind a query."
+)
+_CAUSAL_NAME = re.compile(r"causal|masked_?(multi|self|head|attention)", re.IGNORECASE)
+_DECIDE = frozenset({Role.CAUSAL, Role.MASK, Role.LENGTHS})  # which keys are hidden
 # Of a row's move: e^-9, as a score of -10 in place of -inf leaves a hidden key a bit less. In plain
 # problems without a causal rule no key has so little weight.
 LEAK = 1e-4
@@ -31,11 +39,10 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
     be judged as what it means to be.
 
     Two rows, since a rule that hides the diagonal too leaves the first one nothing, which then may
-    see everything. The rows between may see too much of the future: that is for the judge, and no
-    name of a class or a file has a say. A target that forgets its last key hides no future, nor
-    does one whose last row never sees the key before it: it may answer with keys of other calls.
-    A causal rule is one of a single head too: where several are split wrongly, rows are a jumble,
-    in which none of the last may reach the first.
+    see everything. The rows between may see too much of the future: that is for the judge. A target
+    that forgets its last key hides no future, nor does one whose last row never sees the key before
+    it: it may answer with keys of other calls. A causal rule is one of a single head too: where
+    several are split wrongly, rows are a jumble, in which none of the last may reach the first.
 
     Raises
     ------
@@ -53,6 +60,14 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
         return _reaches_back_alone(convention, make_problem(single))
     except CandidateError:
         return True
+
+
+def is_causal_by_name(convention: Convention) -> bool:
+    """Return whether a target of self-attention is called causal, and nothing passed decides it."""
+    name = getattr(convention.subject, "__name__", "")
+    decides = any(each.role in _DECIDE for each in convention.parameters)
+    of_self = "self" in convention.offer["inputs"] and not decides
+    return of_self and _CAUSAL_NAME.search(name) is not None
 
 
 def _reaches_back_alone(convention: Convention, problem: Problem) -> bool:
@@ -96,7 +111,17 @@ def take_as_causal(convention: Convention) -> None:
         convention.hides_future = hides_the_future(
             convention, make_problem(case.replace(inputs="self", keys=case.queries))
         )
-    if convention.hides_future:
+    if not convention.hides_future and is_causal_by_name(convention):
+        convention.remarks = (*convention.remarks, judge_by_name(convention))
+    elif convention.hides_future:
         convention.offer = convention.offer | {"attn": ("causal",), "inputs": ("self",)}
         convention.reasons["attn", "none"] = HIDES
         convention.remarks = (*convention.remarks, CAUSAL)
+
+
+def judge_by_name(convention: Convention) -> str:
+    """Offer causal self-attention alone to a target that hides nothing; return the remark."""
+    convention.hides_future = True
+    convention.offer = convention.offer | {"attn": ("causal",), "inputs": ("self",)}
+    convention.reasons["attn", "none"] = "its name says that it is causal"
+    return BY_NAME

@@ -94,13 +94,50 @@ class Search:
                         yield each
             yield from put_off
 
-        for candidate in islice(in_order(), TRIALS):
+        in_turn = islice(in_order(), TRIALS)
+        for candidate in in_turn:
             trial = self.tried(candidate)
             self.trials.append(trial)
             raised[_built(candidate)] += 1 if trial.raised else -TRIALS
             if trial.exact:
-                return self._seeing_all(trial)
+                plainer = self._of_several_heads(trial) or self._of_narrow_heads(trial, in_turn)
+                return plainer or self._seeing_all(trial)
         return max(self.trials, key=lambda each: round(each.correlation, 6), default=None)
+
+    def _of_several_heads(self, trial: InterpretationResult) -> InterpretationResult | None:
+        """Return the nearest of several heads, where one head alone is right.
+
+        A constructor that takes their number promises several: what is wrong with them is judged.
+        """
+        how = trial.interpretation
+        given = () if how.construction is None else how.construction.meanings
+        if how.many_heads or "heads" not in dict(given).values():
+            return None
+        tried = [each for each in self.trials if each.interpretation.many_heads]
+        near = [each for each in tried if each.correlation >= MIN_CORRELATION]
+        several = (n for n in near if replace(n.interpretation, many_heads=False) == how)
+        return max(several, key=lambda each: each.correlation, default=None)
+
+    def _of_narrow_heads(
+        self, trial: InterpretationResult, others: Iterable[Interpretation]
+    ) -> InterpretationResult | None:
+        """Return the nearest with torch's heads, where some as wide as the input are right.
+
+        A constructor that takes two widths may give the heads another than the input's.
+        """
+        how = trial.interpretation
+        given = [] if how.construction is None else [m for _, m in how.construction.meanings]
+        if not how.full_width or given.count("width") < len(("of the input", "of a head")):
+            return None
+        called = (how.roles, how.layout, how.arrangement)
+        narrow = [
+            self.tried(each) for each in others
+            if each.many_heads and not each.full_width
+            and (each.roles, each.layout, each.arrangement) == called
+        ]  # fmt: skip
+        self.trials += narrow
+        found = [each for each in narrow if each.correlation >= MIN_CORRELATION]
+        return max(found, key=lambda each: (each.exact, each.correlation), default=None)
 
     def _seeing_all(self, trial: InterpretationResult) -> InterpretationResult:
         """Return the fit by a mask that hides nothing, where None for it hides the future.

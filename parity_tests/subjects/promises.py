@@ -1,0 +1,110 @@
+"""Layers that are right only in less than their names and constructors promise."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query, self.key, self.value, self.out = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def mixed(self, x, hidden=None):
+        """Return (N, L, E), without the pairs that are ``hidden``."""
+        q, k, v = (
+            each(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for each in (self.query, self.key, self.value)
+        )
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        if hidden is not None:
+            scores = scores.masked_fill(hidden, -torch.inf)
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class CausalSelfAttention(Layer):
+    """Wrong: no key is hidden."""
+
+    def forward(self, x):
+        return self.mixed(x)
+
+
+class MaskedSelfAttention(Layer):
+    """Right: the mask that its name speaks of is passed."""
+
+    def forward(self, x, mask=None):
+        return self.mixed(x, mask)
+
+
+class CausalHiding(Layer):
+    """Right: keys behind a query are hidden."""
+
+    def forward(self, x):
+        return self.mixed(x, torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1))
+
+
+class Heads(nn.Module):
+    """Attention of rows (N, L, E) that are projected already, by a method."""
+
+    def __init__(self, dim_in, dim_out, num_heads=8):
+        super().__init__()
+        self.num_heads, self.dim_out = num_heads, dim_out
+        self.projection = nn.Linear(dim_in, dim_out)
+
+    def scale(self):
+        return (self.dim_out // self.num_heads) ** -0.5
+
+    def attend(self, q, k, v):
+        q, k, v = (
+            each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for each in (q, k, v)
+        )
+        return ((q @ k.mT * self.scale()).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+class HeadsByWidth(Heads):
+    """Wrong with several heads: the scale is that of one."""
+
+    def scale(self):
+        return self.dim_out**-0.5
+
+
+class Head(nn.Module):
+    by_input = False
+
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.W_query, self.W_key, self.W_value = (
+            nn.Linear(d_in, d_out, bias=False) for _ in range(3)
+        )
+
+    def forward(self, x):
+        q, k, v = self.W_query(x), self.W_key(x), self.W_value(x)
+        width = x.shape[-1] if self.by_input else k.shape[-1]
+        return (q @ k.mT * width**-0.5).softmax(-1) @ v
+
+
+class HeadByInput(Head):
+    by_input = True
+
+
+class OfHeads(nn.Module):
+    """Right: a head is as wide as its second argument."""
+
+    head = Head
+
+    def __init__(self, d_in, d_out, num_heads):
+        super().__init__()
+        self.heads = nn.ModuleList([self.head(d_in, d_out) for _ in range(num_heads)])
+
+    def forward(self, x):
+        return torch.cat([head(x) for head in self.heads], dim=-1)
+
+
+class OfHeadsByInput(OfHeads):
+    """Wrong where a head is not as wide as the input: the scale is the input's."""
+
+    head = HeadByInput
