@@ -2,7 +2,8 @@
 
 Many files import a plotting or logging library for other parts than the attention. A stand-in lets
 the import pass; whoever calls it after loading gets the ``ModuleNotFoundError`` it replaced, unless
-the library only draws. What has the interface of an installed library is computed by that one.
+the library only draws, or the method only logs. What has the interface of an installed library is
+computed by that one.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ DRAWING = frozenset({
     "altair", "bokeh", "matplotlib", "plotly", "pylab", "seaborn", "tensorboard", "tensorboardX",
     "wandb",
 })  # fmt: skip
+# Methods that log, of whatever library: they return nothing that a computation could use.
+LOGS = frozenset({"debug", "info", "warning", "critical", "trace", "success"})
 # Libraries with the interface of another, which is used in their place: CuPy documents NumPy's.
 INTERFACE_OF = {"cupy": "numpy"}
 # What such a library has besides: its arrays are those of the other one here.
@@ -71,8 +74,9 @@ class StandIn:
         raise missing(self.stands_for)
 
     def __call__(self, *_args: object, **_kwargs: object) -> StandIn:
-        """Return a stand-in while loading, and for a drawing; raise otherwise."""
-        if StandIn.loading or self.stands_for.partition(".")[0] in DRAWING:
+        """Return a stand-in while loading, for a drawing, or for a line of a log; else raise."""
+        root, last = self.stands_for.partition(".")[0], self.stands_for.rpartition(".")[2]
+        if StandIn.loading or root in DRAWING or last in LOGS:
             return StandIn(self.stands_for)
         raise missing(self.stands_for)
 
