@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 
-class MeantCausal(nn.Module):
+class MeantToHide(nn.Module):
     """Causal as its author meant it: the scores are masked in a copy that is dropped."""
 
     def __init__(self, embed_dim, num_heads):
@@ -25,7 +25,7 @@ class MeantCausal(nn.Module):
         return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(N, L, E))
 
 
-class Masked(MeantCausal):
+class Masked(MeantToHide):
     """The same, masked in place."""
 
     def forward(self, x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.features import features
+from mha_parity.diagnose.experiments.moved import ROWS_FIRST, SAMPLES_FIRST, SWAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,6 +119,41 @@ def test_the_feature_that_is_wrong_alone_is_said(name: str, caller: Callable[...
     said = [f"{each.name}: {each.effect}" for each in found if each.effect]
     assert len(said) == bool(sentence)
     assert "".join(said).startswith(sentence)
+
+
+@pytest.mark.parametrize("inputs", ["self", "cross"])
+def test_biases_that_are_wrong_with_one_kind_of_inputs_are_said(inputs: str) -> None:
+    """Kills biases that are asked with plain inputs alone, where each branch has its own code."""
+
+    def answer(problem: Problem) -> Answer:
+        wrong = problem.case.inputs == inputs
+        return answer_of(ValueWithKeyBias if wrong else Attention, problem)
+
+    asked = Caller(FunctionCandidate("branches", answer, LAYER), lambda: True)
+    found = [each.text for each in cause_findings(run_experiments(asked))]
+    assert [f"with inputs={inputs} and bias=yes: v gets the bias of k"] == found
+
+
+RESHAPED = {
+    SAMPLES_FIRST: lambda out: out.reshape(*out.shape[1::-1], -1).swapaxes(0, 1),
+    ROWS_FIRST: lambda out: out.swapaxes(0, 1).reshape(out.shape),
+}
+
+
+@pytest.mark.parametrize("said", RESHAPED)
+def test_an_output_that_is_reshaped_in_one_layout_is_said(said: str) -> None:
+    """Kills "the output is wrong" where samples and rows are exchanged without a transposition."""
+
+    def answer(problem: Problem) -> Answer:
+        right = answer_of(Attention, problem)
+        if problem.case.layout == "batch_first":
+            return right
+        return replace(right, output=RESHAPED[said](right.output))
+
+    offered = {**LAYER, "layout": ("batch_first", "sequence_first")}
+    asked = Caller(FunctionCandidate("reshaped", answer, offered), lambda: True)
+    (found,) = cause_findings(run_experiments(asked))
+    assert (f"with layout=sequence_first: {said}", SWAP) == (found.text, found.remedy)
 
 
 PLAIN = make_offer(form="qkv", projection="none", inputs=("cross",), size=("small",))

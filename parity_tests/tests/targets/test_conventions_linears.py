@@ -104,8 +104,8 @@ def test_a_layer_that_knows_no_heads_has_one() -> None:
     assert ("one", "many") == bind(subject("Packed")).offer["heads"]
 
 
-def test_no_name_makes_a_layer_causal(tmp_path: Path) -> None:
-    """Neither that of a folder nor that of a class: what a layer does says it."""
+def test_the_name_of_a_folder_makes_no_layer_causal(tmp_path: Path) -> None:
+    """Nor does that of a class which says that it is not."""
     folder = tmp_path / "causal_models"
     folder.mkdir()
     source = (SUBJECTS / "layers_in_the_wild.py").read_text("utf-8")

@@ -17,7 +17,7 @@ SAID = (
 
 def test_a_mask_that_is_dropped_is_said() -> None:
     """Such a layer computes torch's attention without a mask, and its author meant another."""
-    verdict = judged("MeantCausal")
+    verdict = judged("MeantToHide")
     assert Outcome.PASS == verdict.outcome, verdict
     assert SAID in verdict.notes
 

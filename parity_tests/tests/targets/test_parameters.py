@@ -62,9 +62,9 @@ def test_the_best_of_all_answers_counts() -> None:
     assert expected == [each.status for each in found]
 
 
-def attend(Q: Any, K: Any, V: Any, tile: int = 64, score_bias: Any = None) -> Any:
+def attend(Q: Any, K: Any, V: Any, stage: int = 64, score_bias: Any = None) -> Any:
     """Attention of one head, with what no convention passes."""
-    del tile
+    del stage
     scores = np.asarray(Q @ np.swapaxes(K, -1, -2)) / np.sqrt(Q.shape[-1]).astype(Q.dtype)
     if score_bias is not None:
         scores = scores + score_bias["table"][: len(scores)]
@@ -84,14 +84,14 @@ def test_no_green_while_what_hides_or_shifts_scores_is_untried() -> None:
     assert Outcome.INCONCLUSIVE == verdict.outcome
     said = "no case passed `score_bias` (score bias): no call was answered with `score_bias` as "
     assert said in verdict.sentence
-    assert "--without score_bias; parameters not tried: tile." in verdict.sentence
+    assert "--without score_bias; parameters not tried: stage." in verdict.sentence
 
 
 def test_what_is_left_out_knowingly_is_said() -> None:
     """It passes, and says without what."""
     verdict = judged(without=("score_bias",))
     assert Outcome.PASS == verdict.outcome
-    assert "; parameters not tried: tile; parameters excluded: score_bias." in verdict.sentence
+    assert "; parameters not tried: stage; parameters excluded: score_bias." in verdict.sentence
 
 
 def test_constructor_and_call_are_listed_separately() -> None:

@@ -11,6 +11,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.features import PLAIN
 from mha_parity.diagnose.experiments.calls import WRONG, CallResult, unmixed_problem
 from mha_parity.diagnose.experiments.given_scale import given_scale
+from mha_parity.diagnose.experiments.moved import index_permutation, reshaped_rows
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import bias_variants
 from mha_parity.diagnose.experiments.reading import read_problem
@@ -18,7 +19,7 @@ from mha_parity.diagnose.experiments.transfer import curve, slope
 from mha_parity.diagnose.experiments.variants import answered_variant, head_variants, used_key_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
@@ -69,6 +70,21 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
                 if axis == "bias" and not effect:
                     right["bias"] = value
                 yield FeatureEffect(f"{axis}={value}", effect, trial.largest_error)
+    if right:
+        yield from _biases_of_other_inputs(caller, {**sizes, **right})
+
+
+def _biases_of_other_inputs(
+    caller: Caller, changes: Mapping[str, object]
+) -> Iterator[FeatureEffect]:
+    """Yield what biases do with other inputs, where they are right with those of plain cases."""
+    for inputs in caller.candidate.offer["inputs"]:
+        if inputs == caller.base.inputs or not caller.running():
+            continue
+        trial = caller.ask_problems([unmixed_problem(caller.case(**changes, inputs=inputs))])[0]
+        if trial.found is not None:
+            name = f"inputs={inputs} and bias={changes['bias']}"
+            yield FeatureEffect(name, _effect(caller, trial), trial.largest_error)
 
 
 def _change(axis: str, value: str) -> dict[str, object]:
@@ -94,6 +110,8 @@ def _effect(caller: Caller, trial: CallResult) -> str:
         return effect
     if effect := _scaled(caller, trial):
         return effect
+    if order := index_permutation(trial) or reshaped_rows(trial):
+        return order
     spots = f" at {', '.join(places([trial]))}" if places([trial]) else ""
     text = contents([trial])
     return f"the output is {text or 'wrong'}{spots}"

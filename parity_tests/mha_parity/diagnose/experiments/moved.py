@@ -20,6 +20,9 @@ LEAST = 3  # indices: two may be exchanged by any rule
 IN_ORDER = "keep samples, heads, rows and columns in the order of the inputs: look for flips"
 OWN_ARRAY = "give each an array of its own: [[0] * E] * L is one list, L times"
 UNSORTED = "put back what was sorted by the inverse of the order: argsort(order), not order"
+SAMPLES_FIRST = "the output (N, L, E) is reshaped to (L, N, E), where its axes should be swapped"
+ROWS_FIRST = "the output (L, N, E) is reshaped to (N, L, E), where its axes should be swapped"
+SWAP = "swap the axes: a reshape leaves all numbers in their order in memory"
 BY_LENGTH = "sorted by length"
 
 
@@ -50,6 +53,26 @@ def moved_alike(trials: Sequence[CallResult]) -> str:
             if all(rule in others for others in rules):
                 return f"{word} {letter} of the output holds {word} {rule}"
     return ""
+
+
+def reshaped_rows(trial: CallResult) -> str:
+    """Return that samples and rows of the output are exchanged by a reshape, if that is all."""
+    if trial.found is None:
+        return ""
+    found, expected = (
+        each.transpose(0, 2, 1, 3).reshape(*each.shape[:3:2], -1)
+        for each in (trial.found, trial.expected)
+    )
+    samples, length, width = expected.shape
+    reshaped = {
+        SAMPLES_FIRST: expected.reshape(length, samples, width).swapaxes(0, 1),
+        ROWS_FIRST: expected.swapaxes(0, 1).reshape(samples, length, width),
+    }
+    alike = (
+        said for said, each in reshaped.items()
+        if np.abs(found - each).max(initial=0) <= WRONG * trial.allowed
+    )  # fmt: skip
+    return next(alike, "")
 
 
 def one_for_all(trials: Sequence[CallResult]) -> str:

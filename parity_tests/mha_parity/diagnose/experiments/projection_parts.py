@@ -43,7 +43,9 @@ def bias_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
             if other != part and bias.shape == own.shape:
                 yield f"{part} gets the bias of {other}", problem.replace(**{f"b_{part}": bias})
     if len({bias.shape for bias in held}) == 1:
-        for order in ((1, 2, 0), (2, 0, 1)):
+        for order in permutations(range(3)):
+            if order == (0, 1, 2):
+                continue
             said = ", ".join(PARTS[i] for i in order)
             mixed = {f"b_{part}": held[i] for part, i in zip(PARTS, order, strict=True)}
             yield f"q, k and v get the biases of {said}", problem.replace(**mixed)

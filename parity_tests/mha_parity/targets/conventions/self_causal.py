@@ -25,7 +25,10 @@ BY_NAME = (
     "its name says that it is causal, and it takes no mask: judged as causal attention, though it "
     "hides no key behind a query."
 )
-_CAUSAL_NAME = re.compile(r"causal|masked_?(multi|self|head|attention)", re.IGNORECASE)
+_CAUSAL_NAME = re.compile(
+    r"(?<!not)(?<!non)(?<!not_)(?<!non_)causal|(?<!un)masked_?(multi|self|head|attention)",
+    re.IGNORECASE,
+)
 _DECIDE = frozenset({Role.CAUSAL, Role.MASK, Role.LENGTHS})  # which keys are hidden
 # Of a row's move: e^-9, as a score of -10 in place of -inf leaves a hidden key a bit less. In plain
 # problems without a causal rule no key has so little weight.
