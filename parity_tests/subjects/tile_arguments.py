@@ -1,4 +1,4 @@
-"""Functions of heads that take the sizes of their tiles, or how many there are, in NumPy."""
+"""Functions of heads that are cut into tiles, and most take their sizes, in NumPy."""
 
 from __future__ import annotations
 
@@ -79,3 +79,27 @@ def in_float32(query, key, value, causal=False, block_q=16, block_k=16):
     """Wrong: float64 is computed in float32, whatever the tiles."""
     narrow = (each.astype(np.float32) for each in (query, key, value))
     return _attend(*narrow, causal, block_q, block_k).astype(query.dtype)
+
+
+def _with_weights(query, key, value, return_weights, rescaled):
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    powers, top = np.zeros_like(scores), np.full((*scores.shape[:-1], 1), -np.inf, query.dtype)
+    for start in range(0, scores.shape[-1], 16):
+        tile = slice(start, start + 16)
+        higher = np.maximum(top, scores[..., tile].max(-1, keepdims=True))
+        powers[..., :start] *= np.exp(top - higher) if rescaled else 1
+        powers[..., tile] = np.exp(scores[..., tile] - higher)
+        top = higher
+    weights = np.exp(scores - top)
+    norm = weights.sum(-1, keepdims=True)
+    output = weights / norm @ value
+    return (output, powers / norm) if return_weights else output
+
+
+def with_weights(query, key, value, return_weights=False):
+    return _with_weights(query, key, value, return_weights, rescaled=True)
+
+
+def with_stale_weights(query, key, value, return_weights=False):
+    """Wrong: the returned weights of a tile keep its own maximum; the output is right."""
+    return _with_weights(query, key, value, return_weights, rescaled=False)

@@ -32,3 +32,15 @@ def test_weights_that_are_set_to_zero_behind_the_softmax_are_said() -> None:
     assert Outcome.FAIL == verdict.outcome
     said = verdict.diagnosis[0].title
     assert "are the weights without the mask, and 0 where it hides: not divided by" in said
+
+
+def test_weights_of_earlier_tiles_that_are_not_rescaled_are_said() -> None:
+    """Kills "nowhere in plain problems": rows of a tile or less show nothing of it."""
+    of_tiles = checks_of("tile_arguments.py", cases=120, dtypes=("float64",))
+    assert Outcome.PASS == of_tiles("with_weights").outcome
+    verdict = of_tiles("with_stale_weights", diagnose=True)
+    assert Outcome.FAIL == verdict.outcome, verdict
+    assert "of the returned weights" in verdict.diagnosis[0].title
+    assert (
+        "keys are combined in tiles of 16; when the running maximum" in verdict.diagnosis[0].title
+    )

@@ -80,8 +80,11 @@ def read_problem(
 ) -> SampleWeights | None:
     """Return the weights of one sample of a problem, or None where they cannot be read."""
     weights = caller.weights(problem, sample, calls)
-    if weights is None:
-        return None
+    return None if weights is None else reading_of(problem, weights, sample)
+
+
+def reading_of(problem: Problem, weights: Array, sample: int) -> SampleWeights:
+    """Return weights (H, L, S) of one sample beside those expected."""
     right = Attention(problem)
     right.answer()
     own = problem.key.shape[1]

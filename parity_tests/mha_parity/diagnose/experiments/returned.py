@@ -13,6 +13,8 @@ from mha_parity.core.arrays import softmax
 from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments.calls import WRONG, unmixed_problem
 from mha_parity.diagnose.experiments.masks import AXES, PAIRED, SIZES
+from mha_parity.diagnose.experiments.reading import reading_of
+from mha_parity.diagnose.experiments.transfer import curve, tile_offset_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
+
+LONG = 70  # rows and keys: more than a tile of 64, and a rest
 
 
 def returned(caller: Caller) -> Iterator[str]:
@@ -47,6 +51,26 @@ def returned(caller: Caller) -> Iterator[str]:
                 what = f"the returned weights (weights={kind}){where} are {text}"
                 yield f"{what}; the output is right"
                 break
+        else:
+            if text := _of_tiles(caller, kind):
+                yield f"of the returned weights (weights={kind}) {text}; the output is right"
+
+
+def _of_tiles(caller: Caller, kind: str) -> str:
+    """Return by what returned weights of long rows are off from one tile of keys to the others."""
+    heads = {"heads_count": 1, "kv_heads_count": 0} if kind == "averaged" else {}
+    case = caller.case(queries=LONG, keys=LONG, weights=kind, batch=1, **heads)
+    trial = caller.ask_problems([unmixed_problem(case)])[0]
+    weights = None if trial.answer is None else trial.answer.weights
+    if weights is None or trial.crashed or trial.wrong:
+        return ""
+    of_sample = as_float64(weights)[0]
+    of_sample = of_sample[None] if kind == "averaged" else of_sample
+    if of_sample.shape != (case.heads_count, LONG, LONG):
+        return ""
+    reading = reading_of(trial.problem, of_sample, 0)
+    found = None if reading.right else curve(reading)
+    return "" if found is None else tile_offset_sentence(found)
 
 
 def _stage(trial: CallResult) -> str:
