@@ -76,7 +76,7 @@ def test_roundings_of_float32_are_no_finding() -> None:
         ("mask", None, False),
     ],
 )
-def test_tiles_are_told_by_name_and_default(name: str, default: object, expected: bool) -> None:
+def test_tiles_are_found_by_name_and_default(name: str, default: object, expected: bool) -> None:
     """A bias of queries is none, nor a switch."""
     parameter = Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default)
     assert expected == may_be_of_tiles(parameter)

@@ -13,7 +13,7 @@ from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.features import features
-from mha_parity.diagnose.experiments.moved import ROWS_FIRST, SAMPLES_FIRST, SWAP
+from mha_parity.diagnose.experiments.variants import ROWS_FIRST, SAMPLES_FIRST, SWAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +131,7 @@ def test_biases_that_are_wrong_with_one_kind_of_inputs_are_said(inputs: str) -> 
 
     asked = Caller(FunctionCandidate("branches", answer, LAYER), lambda: True)
     found = [each.text for each in cause_findings(run_experiments(asked))]
-    assert [f"with inputs={inputs} and bias=yes: v gets the bias of k"] == found
+    assert [f"with inputs={inputs}: with biases, v gets the bias of k"] == found
 
 
 RESHAPED = {

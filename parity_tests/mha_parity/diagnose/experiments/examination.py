@@ -12,7 +12,6 @@ from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
 from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import RETURNED, MaskEffect, mask_pairs, masks
-from mha_parity.diagnose.experiments.moved import ROWS_FIRST, SAMPLES_FIRST, SWAP
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import parts_read
@@ -272,7 +271,6 @@ def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
         if each.effect:
             remedy = f"look at what the code does only for {each.name}"
             operation = "key heads" if "query head h uses " in each.effect else ""
-            remedy = SWAP if each.effect in {SAMPLES_FIRST, ROWS_FIRST} else remedy
             remedy = ORDER_REMEDIES.get(each.effect, remedy)
             if "the bias of the output projection" in each.effect:
                 remedy = "add the bias of the output projection once, behind the sum over heads"

@@ -77,14 +77,13 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
 def _biases_of_other_inputs(
     caller: Caller, changes: Mapping[str, object]
 ) -> Iterator[FeatureEffect]:
-    """Yield what biases do with other inputs, where they are right with those of plain cases."""
+    """Yield inputs with which biases are wrong that are right with those of plain cases."""
     for inputs in caller.candidate.offer["inputs"]:
         if inputs == caller.base.inputs or not caller.running():
             continue
         trial = caller.ask_problems([unmixed_problem(caller.case(**changes, inputs=inputs))])[0]
-        if trial.found is not None:
-            name = f"inputs={inputs} and bias={changes['bias']}"
-            yield FeatureEffect(name, _effect(caller, trial), trial.largest_error)
+        if trial.found is not None and (effect := _effect(caller, trial)):
+            yield FeatureEffect(f"inputs={inputs}", f"with biases, {effect}", trial.largest_error)
 
 
 def _change(axis: str, value: str) -> dict[str, object]:

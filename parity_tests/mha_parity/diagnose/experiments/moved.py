@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_parity.diagnose.experiments.calls import WRONG
 from mha_parity.diagnose.experiments.other_order import order_along, order_rules
+from mha_parity.diagnose.experiments.variants import ROWS_FIRST, SAMPLES_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,9 +21,6 @@ LEAST = 3  # indices: two may be exchanged by any rule
 IN_ORDER = "keep samples, heads, rows and columns in the order of the inputs: look for flips"
 OWN_ARRAY = "give each an array of its own: [[0] * E] * L is one list, L times"
 UNSORTED = "put back what was sorted by the inverse of the order: argsort(order), not order"
-SAMPLES_FIRST = "the output (N, L, E) is reshaped to (L, N, E), where its axes should be swapped"
-ROWS_FIRST = "the output (L, N, E) is reshaped to (N, L, E), where its axes should be swapped"
-SWAP = "swap the axes: a reshape leaves all numbers in their order in memory"
 BY_LENGTH = "sorted by length"
 
 

@@ -34,6 +34,7 @@ SIZES = (
 # How far a scale that is read may be off, relative; formulas differ by more at some size.
 NEARLY = 1e-2  # of 1; and of how far a factor is from it
 PRECISELY = "compute it with math.sqrt, or in the dtype of the scores"
+NO_SCALE = 1e-9  # scales below are rounding of none
 LEAST_ADDEND = 0.5  # of those that have formulas of their own
 NARROW_UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 EXACT = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
@@ -142,6 +143,8 @@ def law(found: list[EffectiveScale]) -> str:
     """Return the formula that gives every effective scale, or the factors on the expected one."""
     if len(found) < 3:
         return ""
+    if all(abs(m.scale) < NO_SCALE for m in found):
+        return "0: no score has an effect"
     if text := _at_one_width(found) or _with_addend(found) or _listed_law(found):
         return text
     if rounded := _rounded_to(found):
@@ -150,9 +153,8 @@ def law(found: list[EffectiveScale]) -> str:
     factor = float(np.mean([m.factor for m in found]))
     if all(m.equals(factor * m.case.head_dim**-0.5) for m in found):
         return f"{factor:.6g}/sqrt(D)" if abs(factor - 1) > NEARLY else _nearly_one(factor)
-    if all(m.equals(scale) for m in found):
-        return constant(scale)
-    fitted = _power(found) or _law_of_another_size(found)
+    fitted = constant(scale) if all(m.equals(scale) for m in found) else _power(found)
+    fitted = fitted or _law_of_another_size(found)
     return fitted or f"no formula in D, H, L, S or E: {_listed(found)}"
 
 
@@ -176,7 +178,8 @@ def _with_addend(found: list[EffectiveScale]) -> str:
 
     It is the same at all widths to a hundredth, which no rounding of a scale is.
     """
-    if len({m.case.head_dim for m in found}) < FITTED_SIZES:
+    none = any(abs(m.scale) < NO_SCALE for m in found)
+    if none or len({m.case.head_dim for m in found}) < FITTED_SIZES:
         return ""
     for text, addends in (
         ("1/sqrt(D {})", [m.scale**-2 - m.case.head_dim for m in found]),
@@ -316,6 +319,8 @@ def _logarithm(letter: str, slope_: float, start: float, atol: float) -> str:
 
 
 def _power(found: list[EffectiveScale]) -> str:
+    if min(m.scale for m in found) <= 0:
+        return ""
     x = np.log([m.case.head_dim for m in found])
     y = np.log([m.scale for m in found])
     slope_, start = np.polyfit(x, y, 1)

@@ -34,6 +34,7 @@ def _log_abs(z: Array) -> Array:
     return np.log(np.maximum(np.abs(z), 1e-300))
 
 
+BENT = 30  # times what a log-ratio may be off: three times what a function that fits may miss
 GRID = tuple(np.geomspace(0.3, 120, 60).tolist())
 SCORE_FUNCTIONS = (
     ScoreFunction(
@@ -133,9 +134,12 @@ def _taylor(z: Array, degree: int) -> Array:
 def score_function(found: Curve) -> tuple[ScoreFunction, float] | None:
     """Return the function of the score that gives the weights, with its constant, if one does.
 
-    The function is applied to the score, or to the score less the row's largest.
+    The function is applied to the score, or to the score less the row's largest. Near a straight
+    line, roundings to 16 bits fit a clip of the largest scores as well.
     """
     found = _fewer_rows(found)
+    if found.misfit(found.x) <= BENT * found.atol:
+        return None
     scores = np.where(found.reading.visible, found.reading.scores, 0)
     top = np.where(found.reading.visible, found.reading.scores, -np.inf).max(axis=-1, keepdims=True)
     with np.errstate(all="ignore"):

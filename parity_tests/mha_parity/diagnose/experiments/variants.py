@@ -25,9 +25,14 @@ QUERY_ORDER = (
     "the axis of the query heads is split as (query head of a group, key head), where (key head, "
     "query head of a group) is right"
 )
+SAMPLES_FIRST = "the output (N, L, E) is reshaped to (L, N, E), where its axes should be swapped"
+ROWS_FIRST = "the output (L, N, E) is reshaped to (N, L, E), where its axes should be swapped"
+SWAP = "swap the axes: a reshape leaves all numbers in their order in memory"
 ORDER_REMEDIES = {
     OUTPUT_ORDER: "merge the axes of the output in the order that the query was split in",
     QUERY_ORDER: "split the query heads as (key head, query head of a group)",
+    SAMPLES_FIRST: SWAP,
+    ROWS_FIRST: SWAP,
 }
 OF_HEADS = (
     "of sample h is applied to head h of every sample: its first axis is taken for that of the "
