@@ -97,7 +97,7 @@ def capped(failing: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
         Diagnosis(
             bug=bug.id,
             title=bug.title,
-            remedy=bug.remedy,
+            remedy=f"{bug.remedy}; --dtypes {INSIDE} judges the rest",
             explains=1.0,
             confident=True,
             aliases=bug.aliases,
