@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 
-def summed_apart(query, key, value):
+def summed_alone(query, key, value):
     """Wrong: weights and values are summed each by itself."""
     weights = (query @ key.mT * query.shape[-1] ** -0.5).softmax(-1)
     return torch.einsum("nhls,nhtd->nhld", weights, value)

@@ -13,7 +13,7 @@ judged = checks_of("flat_scores.py", cases=60, diagnose=True, max_failures=24)
 @pytest.mark.parametrize(
     ("name", "dtype", "said"),
     [
-        ("summed_apart", "float64", "the effective scale is 0: no score has an effect"),
+        ("summed_alone", "float64", "the effective scale is 0: no score has an effect"),
         ("in_bfloat16", "float32", "half precision"),
     ],
 )
