@@ -75,6 +75,15 @@ def within_chunks(query, key, value, chunk_size=None):
     return np.concatenate([in_chunks(*each) for each in parts], axis=2)
 
 
+def within_blocks(query, key, value, local_blocks=64, block=64):
+    """Right: queries see as many keys as that many blocks have, more than any case."""
+    rows, keys = np.arange(query.shape[2])[:, None], np.arange(key.shape[2])
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    scores = np.where(abs(rows - keys) < local_blocks * block, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+
 def in_float32(query, key, value, causal=False, block_q=16, block_k=16):
     """Wrong: float64 is computed in float32, whatever the tiles."""
     narrow = (each.astype(np.float32) for each in (query, key, value))

@@ -7,6 +7,7 @@ its default: tiles of queries larger and smaller than those of keys, and lengths
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -40,35 +41,31 @@ _TILES_BY_LETTER = re.compile(r"b_?(q|k|kv|r|c|m|n)")  # biases, where they are 
 SIZES = ((4, 8), (8, 4), (3, 5), (5, 2), (32, 16), (16, 32))
 LENGTHS = ((13, 17), (70, 75))
 LONG = 16  # the smallest tile that is asked of longer rows
-WHOLE, PART = 8, 4  # lengths of a problem that is cut without a rest, and of its tiles
 HEAD_DIM = 5
 
 
 def check_tile_sizes(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
     """Yield that a small problem of the kind of ``problem`` is answered otherwise.
 
-    ``number`` is that of the case among those for which this is asked. A size that is None by
-    default may mean attention within its tiles: it is asked where tiles without a rest hold. What
-    raises is a size that the kernel does not have.
+    ``number`` is that of the case among those for which this is asked. A size may also be that of
+    a window, or of a context: it is asked where tiles without a rest, and without the causal rule,
+    give the answer to the whole. What raises is a size that the kernel does not have.
     """
     sizes = SIZES[number // 2 % len(SIZES)]
     parameters = [p for p in bound.call_parameters if may_be_of_tiles(p)]
-    small = _small(bound, problem, LENGTHS[min(sizes) >= LONG], causal=number % 2 == 1)
+    lengths = LENGTHS[min(sizes) >= LONG]
+    small = _small(bound, problem, lengths, causal=number % 2 == 1)
     if not parameters or small is None:
         return
     given = {p.name: sizes[place % 2] for place, p in enumerate(parameters)}
     with contextlib.suppress(CandidateError):
-        for each in parameters:
-            if each.default is None and not _cuts(bound, problem, each.name):
-                del given[each.name]
-        if not given:
+        if not _cuts(bound, problem, given, max(lengths)):
             return
         call = _call(bound, small, given)
         found, expected = _answer(bound, small, call), bound(small).output
         bound.record(call)
         yield NAME
-        # What computes in float32 whatever its inputs are rounds by tiles as such.
-        if not any(map(equal_up_to_rounding, (expected, _fewer(expected)), (found, _fewer(found)))):
+        if not _alike(expected, found):
             said = " and ".join(f"`{name}` = {size}" for name, size in given.items())
             yield (
                 f"{NAME}: with {said} {describe_difference(expected, found)} {_described(small)}."
@@ -98,13 +95,14 @@ def _small(
     return make_problem(plain.replace(attn="causal") if causal else plain)
 
 
-def _cuts(bound: Convention, problem: Problem, name: str) -> bool:
-    """Return whether tiles of a problem that they divide give the answer to the whole."""
-    whole = _small(bound, problem, (WHOLE, WHOLE), causal=False)
+def _cuts(bound: Convention, problem: Problem, given: Mapping[str, int], length: int) -> bool:
+    """Return whether tiles of a longer problem that they divide give the answer to the whole."""
+    step = math.lcm(*given.values())
+    longer = step * (length // step + 1)
+    whole = _small(bound, problem, (longer, longer), causal=False)
     if whole is None:
         return False
-    parts = _answer(bound, whole, _call(bound, whole, {name: PART}))
-    return equal_up_to_rounding(bound(whole).output, parts)
+    return _alike(bound(whole).output, _answer(bound, whole, _call(bound, whole, given)))
 
 
 def _call(bound: Convention, problem: Problem, given: Mapping[str, int]) -> Call:
@@ -118,8 +116,10 @@ def _answer(bound: Convention, problem: Problem, call: Call) -> Array:
     return bound.answer(problem, call.make()).output
 
 
-def _fewer(output: Array) -> Array:
-    return output.astype(np.float32)
+def _alike(expected: Array, found: Array) -> bool:
+    """Return whether two outputs are equal, up to roundings of float32 in which many compute."""
+    fewer = (each.astype(np.float32) for each in (expected, found))
+    return equal_up_to_rounding(expected, found) or equal_up_to_rounding(*fewer)
 
 
 def _described(problem: Problem) -> str:

@@ -47,11 +47,12 @@ def test_what_other_tiles_answer_otherwise_is_a_finding(name: str, said: str) ->
     assert "rest behind the last whole tile" in verdict.diagnosis[0].remedy
 
 
-def test_attention_within_its_chunks_is_another_one() -> None:
-    """Kills a size that is None by default taken for that of tiles: then it may be a window."""
-    verdict = judged("within_chunks")
+@pytest.mark.parametrize("name", ["within_chunks", "within_blocks"])
+def test_attention_within_a_window_is_another_one(name: str) -> None:
+    """Kills a size taken for that of tiles by its name: by default the window is wider than all."""
+    verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
-    assert "parameters not tried: chunk_size" in verdict.sentence
+    assert NAME not in {each.check_result.check for each in verdict.failures}
 
 
 def test_roundings_of_float32_are_no_finding() -> None:
