@@ -40,6 +40,33 @@ class MaskedSelfAttention(Layer):
         return self.mixed(x, mask)
 
 
+class CausalByVisibility(Layer):
+    """Right: what it takes says which keys are seen, in a way of its own."""
+
+    def forward(self, x, visibility=None):
+        hidden = None if visibility is None else visibility.rows()
+        return self.mixed(x, hidden)
+
+
+class CausalByConfig(Layer):
+    """Right: its configuration decides, and says that it is not causal where it says nothing."""
+
+    def __init__(self, config):
+        super().__init__(config.n_embd, config.n_head)
+        self.causal = getattr(config, "causal", False)
+
+    def forward(self, x):
+        hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        return self.mixed(x, hidden if self.causal else None)
+
+
+class AcausalAttention(Layer):
+    """Right: the name says that nothing is hidden."""
+
+    def forward(self, x):
+        return self.mixed(x)
+
+
 class CausalHiding(Layer):
     """Right: keys behind a query are hidden."""
 

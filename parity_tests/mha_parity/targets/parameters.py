@@ -202,7 +202,9 @@ def switches_of_config(subject: Any, config: str) -> tuple[Parameter, ...]:
         with suppress(OSError, TypeError):
             if each.__module__.partition(".")[0] not in {*sys.stdlib_module_names, "torch"}:
                 source += inspect.getsource(each)
-    read = re.findall(rf"\b(?:{re.escape(config)}|{_HOLDERS})\.(\w+)\b", source)
+    held = rf"(?:{re.escape(config)}|{_HOLDERS})"
+    read = re.findall(rf"\b{held}\.(\w+)\b", source)
+    read += re.findall(rf"\bgetattr\(\s*{held}\s*,\s*[\"'](\w+)[\"']", source)
     return tuple(
         Parameter(name=each, of="constructor", role=Role.CAUSAL, default="of a configuration")
         for each in dict.fromkeys(read)

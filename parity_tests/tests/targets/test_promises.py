@@ -27,6 +27,14 @@ def test_a_causal_name_is_kept_by_a_mask_or_the_code(name: str, said: str) -> No
     assert any(said in note for note in verdict.notes), verdict.notes
 
 
+@pytest.mark.parametrize("name", ["CausalByVisibility", "CausalByConfig", "AcausalAttention"])
+def test_a_name_does_not_decide_what_something_else_may(name: str) -> None:
+    """Kills a causal rule by the name beside a parameter or configuration that may decide it."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert not any("its name says" in note for note in verdict.notes)
+
+
 def test_a_causal_name_that_hides_nothing_fails() -> None:
     """Kills a green by what is left: attention without the rule that its name promises."""
     verdict = judged("CausalSelfAttention")

@@ -12,9 +12,11 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import absolute_difference
 from mha_parity.core.parameters import Role
+from mha_parity.targets.parameters import MODES
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
+    from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
@@ -26,9 +28,9 @@ BY_NAME = (
     "hides no key behind a query."
 )
 _CAUSAL_NAME = re.compile(
-    r"(?<!not)(?<!non)(?<!not_)(?<!non_)causal|(?<!un)masked_?(multi|self|head|attention)",
-    re.IGNORECASE,
+    r"(?<!not)(?<!non)(?<!not_)(?<!non_)(?<!\ba)causal|(?<!un)masked_?(multi|self)", re.IGNORECASE
 )
+_NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
 _DECIDE = frozenset({Role.CAUSAL, Role.MASK, Role.LENGTHS})  # which keys are hidden
 # Of a row's move: e^-9, as a score of -10 in place of -inf leaves a hidden key a bit less. In plain
 # problems without a causal rule no key has so little weight.
@@ -68,9 +70,15 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
 def is_causal_by_name(convention: Convention) -> bool:
     """Return whether a target of self-attention is called causal, and nothing passed decides it."""
     name = getattr(convention.subject, "__name__", "")
-    decides = any(each.role in _DECIDE for each in convention.parameters)
-    of_self = "self" in convention.offer["inputs"] and not decides
-    return of_self and _CAUSAL_NAME.search(name) is not None
+    of_self = "self" in convention.offer["inputs"] and _CAUSAL_NAME.search(name) is not None
+    return of_self and not any(map(_may_decide, convention.parameters))
+
+
+def _may_decide(parameter: Parameter) -> bool:
+    """Return whether a parameter may say which keys are hidden, as a number cannot."""
+    if parameter.role is not Role.OTHER or parameter.name in MODES:
+        return parameter.role in _DECIDE
+    return parameter.required or _NUMBER.fullmatch(parameter.default) is None
 
 
 def _reaches_back_alone(convention: Convention, problem: Problem) -> bool:
