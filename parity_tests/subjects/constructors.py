@@ -156,6 +156,14 @@ class OfSelfAttentionUnscaled(OfSelfAttention):
         return (q @ k.transpose(-1, -2)).softmax(-1) @ v
 
 
+class OfSelfContainment(OfSelfAttention):
+    """Wrong on purpose: keys and values are left unread, and its switch is of another thing."""
+
+    def __init__(self, embed_dim, num_heads, self_contained=False):
+        assert self_contained, "parts are not supported"
+        super().__init__(embed_dim, num_heads, self_attention=True)
+
+
 class QueriesAlone(Layer):
     """Wrong on purpose: keys and values are left unread, and no switch says so."""
 

@@ -66,7 +66,7 @@ def test_a_switch_is_set_where_a_layer_is_not_built_without() -> None:
     assert Outcome.PASS is right.outcome, right.sentence
     assert any("built with `self_attention` = True" in note for note in right.notes), right.notes
     assert any("S unlike L is not served" in note for note in right.notes), right.notes
-    for name in ("OfSelfAttentionUnscaled", "QueriesAlone"):
+    for name in ("OfSelfAttentionUnscaled", "OfSelfContainment", "QueriesAlone"):
         assert Outcome.FAIL is checked(name, fail_fast=True).outcome
 
 

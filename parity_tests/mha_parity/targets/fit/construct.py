@@ -24,6 +24,7 @@ CONFIG = re.compile(r"^((.*_)?(config(uration)?|cfg|args|h?params|conf|hp|opt)|_
 # What a layer calls on queries and keys, and on nothing else.
 POSITIONS = re.compile(r"rope|rot(ary|ate)|^pos(itional)?(_|$)")
 LAYER_NUMBER = "layer_idx"  # without which a cache of transformers takes no layer's rows
+SELF = re.compile(r"self_?att")
 SWITCHED = {"on": True, "off": False}
 UNKNOWN = ("width", "heads", "head_dim", "length", "none")
 
@@ -83,7 +84,7 @@ class Construction:
     @property
     def for_self_attention(self) -> str:
         """The switch without which it is not built, and by which keys are the queries, if any."""
-        named = (name for name, meaning in self.meanings if meaning == "on" and "self" in name)
+        named = (n for n, meaning in self.meanings if meaning == "on" and SELF.search(n))
         return next(named, "") if self.last_resort else ""
 
     def has(self, *wanted: str) -> bool:
