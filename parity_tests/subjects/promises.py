@@ -60,6 +60,44 @@ class CausalByConfig(Layer):
         return self.mixed(x, hidden if self.causal else None)
 
 
+class CausalByBias(Layer):
+    """Right: what is added to the scores may hide keys."""
+
+    def forward(self, x, attn_bias=None):
+        return self.mixed(x) if attn_bias is None else self.mixed(x, attn_bias.isneginf())
+
+
+class CausalByWord(CausalByConfig):
+    """Right: a word of its configuration decides."""
+
+    def __init__(self, config):
+        Layer.__init__(self, config.n_embd, config.n_head)
+        self.causal = config.attention_mode == "causal"
+
+
+class CausalByWindow(Layer):
+    """Right: it is causal within a window."""
+
+    def forward(self, x, window_size=-1):
+        rows = torch.arange(x.shape[1])
+        behind = rows[:, None] - rows
+        return self.mixed(x, None if window_size < 0 else (behind < 0) | (behind > window_size))
+
+
+class UncausalAttention(Layer):
+    """Right: the name says that nothing is hidden."""
+
+    def forward(self, x):
+        return self.mixed(x)
+
+
+class CausalInference(Layer):
+    """Right: the name is that of a model of causes."""
+
+    def forward(self, x):
+        return self.mixed(x)
+
+
 class AcausalAttention(Layer):
     """Right: the name says that nothing is hidden."""
 

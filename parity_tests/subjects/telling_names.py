@@ -37,6 +37,14 @@ def keep_mask_inverted(q, k, v, keep_mask=None):
     return _attend(q, k, v, keep_mask)
 
 
+def documented(q, k, v, keep_mask=None):
+    """Return attention.
+
+    ``keep_mask``: True hides key j.
+    """
+    return _attend(q, k, v, keep_mask)
+
+
 def dropped(q, k, v, dropped=None):
     return _attend(q, k, v, dropped)
 

@@ -73,11 +73,12 @@ class StandIn:
         """Raise: nothing can be taken out of a library that is not there."""
         raise missing(self.stands_for)
 
-    def __call__(self, *_args: object, **_kwargs: object) -> StandIn:
-        """Return a stand-in while loading, for a drawing, or for a line of a log; else raise."""
-        root, last = self.stands_for.partition(".")[0], self.stands_for.rpartition(".")[2]
-        if StandIn.loading or root in DRAWING or last in LOGS:
+    def __call__(self, *_args: object, **_kwargs: object) -> StandIn | None:
+        """Return a stand-in while loading or for a drawing, None as a log does; else raise."""
+        if StandIn.loading or self.stands_for.partition(".")[0] in DRAWING:
             return StandIn(self.stands_for)
+        if self.stands_for.rpartition(".")[2] in LOGS:
+            return None
         raise missing(self.stands_for)
 
     def __mro_entries__(self, _bases: tuple[object, ...]) -> tuple[type, ...]:

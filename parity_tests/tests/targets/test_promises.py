@@ -27,12 +27,25 @@ def test_a_causal_name_is_kept_by_a_mask_or_the_code(name: str, said: str) -> No
     assert any(said in note for note in verdict.notes), verdict.notes
 
 
-@pytest.mark.parametrize("name", ["CausalByVisibility", "CausalByConfig", "AcausalAttention"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CausalByVisibility", "CausalByConfig", "CausalByWord", "CausalByWindow",
+        "AcausalAttention", "UncausalAttention", "CausalInference",
+    ],
+)  # fmt: skip
 def test_a_name_does_not_decide_what_something_else_may(name: str) -> None:
     """Kills a causal rule by the name beside a parameter or configuration that may decide it."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
     assert not any("its name says" in note for note in verdict.notes)
+
+
+def test_what_is_added_to_scores_may_hide_keys() -> None:
+    """Kills "it takes no mask" of a layer whose bias the same report judges."""
+    verdict = judged("CausalByBias")
+    assert not any("its name says" in note for note in verdict.notes), verdict.notes
+    assert 0 == verdict.failed
 
 
 def test_a_causal_name_that_hides_nothing_fails() -> None:

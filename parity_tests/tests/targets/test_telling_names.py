@@ -19,3 +19,10 @@ def test_the_name_is_held_to_what_it_says(name: str, does: str) -> None:
     assert Outcome.PASS == right.outcome, right
     assert any(f"`{name}`: True {does}" in note for note in right.notes), right.notes
     assert Outcome.FAIL == judged(f"{name}_inverted").outcome
+
+
+def test_documentation_comes_before_the_name() -> None:
+    """Kills a name that overrules a docstring which says the opposite: a right function failed."""
+    verdict = judged("documented")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any("judged so by its documentation" in note for note in verdict.notes), verdict.notes

@@ -28,10 +28,16 @@ BY_NAME = (
     "hides no key behind a query."
 )
 _CAUSAL_NAME = re.compile(
-    r"(?<!not)(?<!non)(?<!not_)(?<!non_)(?<!\ba)causal|(?<!un)masked_?(multi|self)", re.IGNORECASE
+    r"(?<!not)(?<!non)(?<!un)(?<!not_)(?<!non_)(?<!\ba)causal.*(att|head)"
+    r"|(?<!un)masked_?(multi|self)",
+    re.IGNORECASE,
 )
 _NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
-_DECIDE = frozenset({Role.CAUSAL, Role.MASK, Role.LENGTHS})  # which keys are hidden
+# What decides nothing of which keys are hidden: of a call, and of a constructor.
+_OF_CALLS = frozenset({Role.INPUT, Role.DROPOUT, Role.RETURN})
+_OF_LAYERS = frozenset({
+    Role.SIZE, Role.HEADS, Role.DROPOUT, Role.PROJECTION_BIAS, Role.SCALE, Role.WEIGHTS,
+})  # fmt: skip
 # Of a row's move: e^-9, as a score of -10 in place of -inf leaves a hidden key a bit less. In plain
 # problems without a causal rule no key has so little weight.
 LEAK = 1e-4
@@ -68,17 +74,24 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
 
 
 def is_causal_by_name(convention: Convention) -> bool:
-    """Return whether a target of self-attention is called causal, and nothing passed decides it."""
-    name = getattr(convention.subject, "__name__", "")
-    of_self = "self" in convention.offer["inputs"] and _CAUSAL_NAME.search(name) is not None
-    return of_self and not any(map(_may_decide, convention.parameters))
+    """Return whether a target of self-attention is called causal, and nothing else decides it."""
+    subject = convention.subject
+    name = getattr(subject, "__name__", "")
+    if "self" not in convention.offer["inputs"] or _CAUSAL_NAME.search(name) is None:
+        return False
+    switched = any("causal" in each.lower() for each in dir(subject))  # by a name of the class
+    return not switched and not any(map(_may_decide, convention.parameters))
 
 
 def _may_decide(parameter: Parameter) -> bool:
-    """Return whether a parameter may say which keys are hidden, as a number cannot."""
-    if parameter.role is not Role.OTHER or parameter.name in MODES:
-        return parameter.role in _DECIDE
-    return parameter.required or _NUMBER.fullmatch(parameter.default) is None
+    """Return whether a parameter may say which keys are hidden: all but those known not to."""
+    if parameter.name in MODES:
+        return False
+    if parameter.of == "call":
+        return parameter.role not in _OF_CALLS
+    is_number = not parameter.required and _NUMBER.fullmatch(parameter.default) is not None
+    harmless = parameter.role in _OF_LAYERS or (parameter.role is Role.OTHER and is_number)
+    return not harmless or "window" in parameter.name.lower()
 
 
 def _reaches_back_alone(convention: Convention, problem: Problem) -> bool:

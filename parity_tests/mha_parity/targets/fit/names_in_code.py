@@ -37,7 +37,9 @@ def globals_read(kind: type) -> Mapping[str, str]:
         for name in set(_names(getattr(todo.pop(), "__code__", None))) - seen:
             seen.add(name)
             value = scope.get(name)
-            if getattr(value, "__module__", None) == kind.__module__:
+            # What else a module holds may answer any attribute, or raise.
+            followed = isinstance(value, type) or inspect.isfunction(value)
+            if followed and value.__module__ == kind.__module__:
                 todo += vars(value).values() if isinstance(value, type) else [value]
     numbers = {n for n in seen if type(scope.get(n)) in {int, float}}
     return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}

@@ -90,8 +90,8 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
 
 
 def by_documentation(convention: Convention, name: str) -> MaskRequirement | None:
-    """Return what a target documents of a mask, where torch's name does not say the same."""
-    named = by_torchs_name(convention, name)
+    """Return what a target documents of a mask, where its name does not say the same."""
+    named = by_name(convention, name)
     clauses = 2 if named.hides is None else 1
     said = documented_hides(convention.subject, convention.entry(), name, clauses=clauses)
     if said is None or said == named.hides:
