@@ -45,6 +45,13 @@ def documented(q, k, v, keep_mask=None):
     return _attend(q, k, v, keep_mask)
 
 
+def hidden_by_word(q, k, v, hide=None):
+    """Right: a word says what is hidden."""
+    if hide not in (None, "future"):
+        raise ValueError("hide should be 'future'")
+    return _attend(q, k, v, hide and np.triu(np.ones((q.shape[-2], k.shape[-2]), bool), 1))
+
+
 def dropped(q, k, v, dropped=None):
     return _attend(q, k, v, dropped)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NAME = "other tile sizes"
 CHECKS = {NAME: "the answer is the same with other sizes of tiles, or numbers of them"}
 _TILES = re.compile(
-    r"(.*_)?(block|tile|chunk)s?(_(size|len|length|rows|m|n|q|k|kv|quer(y|ies)|keys?))?"
+    r"(?!.*mask)(.*_)?(block|tile|chunk)s?(_(size|len|length|rows|m|n|q|k|kv|quer(y|ies)|keys?))?"
     r"|(n|num)_(splits|chunks|tiles|parts)"
 )
 _TILES_BY_LETTER = re.compile(r"b_?(q|k|kv|r|c|m|n)")  # biases, where they are None by default

@@ -64,7 +64,13 @@ REMEDIES = {
     "the rest behind the last whole tile",
     ALIASING: "return an array of its own: neither an input, nor a buffer that is used again",
 }
-SAVED = "let state_dict() return the arrays that load_state_dict() was given, in their layout"
+# By what a finding says, before the remedies of its check.
+BY_SENTENCE = {
+    "state_dict()": "let state_dict() return the arrays that load_state_dict() was given, in their "
+    "layout",
+    cached_rows.GROUPED: "with a cache too, repeat each key head for all query heads of its group: "
+    "repeat_interleave",
+}
 EXTRA_CHECKS = {*further_problems.CHECKS} - {"dropout off"}
 SEEDS = 8
 CASES_A_SIDE = 5  # cases on either side that a border between sizes rests on
@@ -139,10 +145,11 @@ def _from_finding(note: str, shared: str = "") -> Diagnosis:
     bug = NAMES.get(check) or next(causes, None)
     if bug is not None:
         return _known(bug, sentence)[0]
+    by_sentence = (remedy for said, remedy in BY_SENTENCE.items() if said in sentence)
     return Diagnosis(
         bug=None, title=f"with {shared}, {sentence}" if shared else sentence,
         explains=PARTLY if shared or check == NOT_REPEATED else 1.0, evidence=f"the check: {check}",
-        remedy=SAVED if "state_dict()" in sentence else REMEDIES.get(check, ""),
+        remedy=next(by_sentence, REMEDIES.get(check, "")),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.base import Convention
@@ -146,7 +146,7 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
         raise _unsure(function, None, "all of `mha-parity list conventions`")
     if packed_input_parameters(called.required):
         return Varlen.name
-    if {"bias", "mask"} <= called.named and [n[0].lower() for n in called.required] == [*"qkv"]:
+    if {"bias", "mask"} <= called.named and _are_qkv(called.required):
         return "jax-attention"
     if len(called.required) == 3 and SDPA_KEYWORDS & called.named:
         return "sdpa"
@@ -160,6 +160,12 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
         if count < 6 or _counts_heads(last):  # a sixth might be anything
             return BY_COUNT[count]
     raise _unsure(function, called, "qkv, qkv-heads, x-weights, projections, x-weights-heads, sdpa")
+
+
+def _are_qkv(names: Sequence[str]) -> bool:
+    """Return whether three names are those of query, key and value by their first or last words."""
+    words = [name.lower().split("_") for name in names]
+    return ["q", "k", "v"] in ([each[0][:1] for each in words], [each[-1][:1] for each in words])
 
 
 def _optional_count(function: Any, called: Signature) -> int:

@@ -51,10 +51,7 @@ _SIZE = re.compile(r"len|size|dim|width|n_embd|channels|features|num|max|^n_|blo
 
 _A_SWITCH = re.compile(r"^(use_|with_)?mask(ed|ing)?$")
 # Masks of calls that are None by default; as a number `keep` is a rate of dropout.
-_MARKS = re.compile(
-    r"keep|visible|allow(ed)?|blocked|hide|ignored?|forbidden|dropped|drop_(pairs|keys)"
-    r"|(may|can)_(attend|see)"
-)
+_MARKS = re.compile(r"keep|visible|allowed|blocked|dropped|drop_(pairs|keys)")
 # What a switch decides of another mask: which of its arrays it hides.
 _OF_A_MASK = re.compile(r"(^|_)(kv|keys?|quer(y|ies)|values?|pad(ding|ded)?|only)(_|$)")
 

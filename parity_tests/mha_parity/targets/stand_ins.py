@@ -30,8 +30,8 @@ DRAWING = frozenset({
     "altair", "bokeh", "matplotlib", "plotly", "pylab", "seaborn", "tensorboard", "tensorboardX",
     "wandb",
 })  # fmt: skip
-# Methods that log, of whatever library: they return nothing that a computation could use.
-LOGS = frozenset({"debug", "info", "warning", "critical", "trace", "success"})
+# Methods that log, of whatever library: they return nothing. A trace may be that of a matrix.
+LOGS = frozenset({"debug", "info", "warning", "critical", "success"})
 # Libraries with the interface of another, which is used in their place: CuPy documents NumPy's.
 INTERFACE_OF = {"cupy": "numpy"}
 # What such a library has besides: its arrays are those of the other one here.

@@ -113,6 +113,8 @@ def test_key_heads_that_a_cache_holds_are_grouped_too() -> None:
     assert [[NAME]] * 2 == [findings(Grouped, number) for number in range(2)]
     assert findings(Tiled, 1)[1].startswith(f"{NAME}: {GROUPED} elements differ")
     assert [NAME] == findings(Tiled, 0)
+    verdict = check(MonitoredCandidate(bind(Tiled)), Options(cases=30, shrink=False))
+    assert "repeat each key head for all query heads" in verdict.diagnosis[0].remedy
 
 
 def test_rows_that_are_not_seen_are_listed() -> None:

@@ -75,6 +75,7 @@ def test_roundings_of_float32_are_no_finding() -> None:
         ("blocked", 3, False),
         ("num_blocks_of_layers", 3, False),
         ("mask", None, False),
+        ("mask_block_size", 1, False),
     ],
 )
 def test_tiles_are_found_by_name_and_default(name: str, default: object, expected: bool) -> None:

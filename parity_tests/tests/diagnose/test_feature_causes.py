@@ -134,6 +134,19 @@ def test_biases_that_are_wrong_with_one_kind_of_inputs_are_said(inputs: str) -> 
     assert [f"with inputs={inputs}: with biases, v gets the bias of k"] == found
 
 
+@pytest.mark.parametrize("inputs", ["self", "cross"])
+def test_biases_that_one_kind_of_inputs_leaves_out_are_said(inputs: str) -> None:
+    """Kills "it has no effect" of biases that another branch adds."""
+
+    def answer(problem: Problem) -> Answer:
+        bare = problem.replace(**dict.fromkeys(("b_q", "b_k", "b_v", "b_out")))
+        return answer_of(Attention, bare if problem.case.inputs == inputs else problem)
+
+    asked = Caller(FunctionCandidate("branches", answer, LAYER), lambda: True)
+    found = [each.text for each in cause_findings(run_experiments(asked))]
+    assert [f"with inputs={inputs}: biases have no effect"] == found
+
+
 RESHAPED = {
     SAMPLES_FIRST: lambda out: out.reshape(*out.shape[1::-1], -1).swapaxes(0, 1),
     ROWS_FIRST: lambda out: out.swapaxes(0, 1).reshape(out.shape),

@@ -13,7 +13,9 @@ def test_a_line_of_a_log_goes_nowhere(name: str) -> None:
     assert StandIn(name)("q", 3) is None
 
 
-@pytest.mark.parametrize("name", ["library.softmax", "library.log", "debug.softmax"])
+@pytest.mark.parametrize(
+    "name", ["library.softmax", "library.log", "library.trace", "debug.softmax"]
+)
 def test_what_computes_raises(name: str) -> None:
     """A logarithm is no log, and a module may be called as a level of one."""
     with pytest.raises(ModuleNotFoundError, match=f"{name} was called, but"):

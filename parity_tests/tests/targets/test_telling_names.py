@@ -26,3 +26,10 @@ def test_documentation_comes_before_the_name() -> None:
     verdict = judged("documented")
     assert Outcome.PASS == verdict.outcome, verdict
     assert any("judged so by its documentation" in note for note in verdict.notes), verdict.notes
+
+
+def test_an_option_of_such_a_name_that_is_no_array_is_not_tried() -> None:
+    """Kills a run without verdict by `hide="future"`, which hides nothing unless it is given."""
+    verdict = judged("hidden_by_word")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert "parameters not tried: hide" in verdict.sentence

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
+from mha_parity.targets.detect import recognise
 from mha_parity.targets.fit.names_in_code import keys_read
 from subject_checks import SUBJECTS, checks_of
 
@@ -74,6 +77,14 @@ def test_masks_of_jax_s_names_do_not_make_it_jax_s_attention() -> None:
     assert Outcome.PASS == right.outcome, right
     assert any("`bias`: floats are added" in note for note in right.notes)
     assert Outcome.FAIL == two_inputs("of_two_inputs_scaled").outcome
+
+
+@pytest.mark.parametrize("names", ["query, key, value", "head_q, head_k, head_v", "params, x, y"])
+def test_q_k_and_v_are_known_by_their_first_or_last_words(names: str) -> None:
+    """JAX's attention takes three inputs of these names, whatever stands before or behind them."""
+    scope: dict[str, Any] = {}
+    exec(f"def f({names}, bias=None, mask=None): ...", scope)  # noqa: S102  (the names alone differ)
+    assert ("params" not in names) == (recognise(scope["f"], ()) == "jax-attention")
 
 
 def test_keys_of_what_is_called_are_read() -> None:

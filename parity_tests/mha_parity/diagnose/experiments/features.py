@@ -19,9 +19,10 @@ from mha_parity.diagnose.experiments.transfer import curve, slope
 from mha_parity.diagnose.experiments.variants import answered_variant, head_variants, used_key_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller
 
@@ -33,6 +34,7 @@ ARRAYS = {
     "bias": ("b_q", "b_k", "b_v", "b_out"), "bias_kv": ("bias_k", "bias_v"), "zero_attn": (),
 }  # fmt: skip
 SIZES = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6}
+IGNORED = "it has no effect"
 EXACT = 1e-3  # of how often a bias is added: a count, or a factor such as 1/sqrt(D)
 
 
@@ -69,21 +71,39 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
                     effect = _ignored(trial, axis) or _effect(caller, trial)
                 if axis == "bias" and not effect:
                     right["bias"] = value
-                yield FeatureEffect(f"{axis}={value}", effect, trial.largest_error)
-    if right:
-        yield from _biases_of_other_inputs(caller, {**sizes, **right})
+                found = FeatureEffect(f"{axis}={value}", effect, trial.largest_error)
+                yield from _by_inputs(caller, case, found) if axis == "bias" else (found,)
 
 
-def _biases_of_other_inputs(
-    caller: Caller, changes: Mapping[str, object]
-) -> Iterator[FeatureEffect]:
-    """Yield inputs with which biases are wrong that are right with those of plain cases."""
+def _by_inputs(caller: Caller, case: Case, own: FeatureEffect) -> Iterator[FeatureEffect]:
+    """Yield the effect of biases; by the kind of inputs where they are right with another kind.
+
+    What is wrong with these inputs and no biases is not theirs.
+    """
+    found = {case.inputs: own}
     for inputs in caller.candidate.offer["inputs"]:
-        if inputs == caller.base.inputs or not caller.running():
+        if inputs == case.inputs or not caller.running():
             continue
-        trial = caller.ask_problems([unmixed_problem(caller.case(**changes, inputs=inputs))])[0]
-        if trial.found is not None and (effect := _effect(caller, trial)):
-            yield FeatureEffect(f"inputs={inputs}", f"with biases, {effect}", trial.largest_error)
+        other = case.replace(inputs=inputs, keys=case.queries if inputs == "self" else case.keys)
+        biased, bare = (unmixed_problem(each) for each in (other, other.replace(bias="no")))
+        trial = caller.ask_problems([biased])[0]
+        effect = _bias_effect(caller, trial) if trial.found is not None else ""
+        if not effect or not any(each.wrong for each in caller.ask_problems([bare])):
+            found[inputs] = FeatureEffect(own.name, effect, trial.largest_error)
+    wrong = {inputs: each for inputs, each in found.items() if each.effect}
+    if len(wrong) in {0, len(found)}:
+        yield own
+        return
+    said: set[str] = set()
+    for inputs, each in wrong.items():
+        text = "biases have no effect" if each.effect == IGNORED else f"with biases, {each.effect}"
+        if text not in said:
+            yield FeatureEffect(f"inputs={inputs}", text, each.error)
+        said.add(text)
+
+
+def _bias_effect(caller: Caller, trial: CallResult) -> str:
+    return _ignored(trial, "bias") or _effect(caller, trial)
 
 
 def _change(axis: str, value: str) -> dict[str, object]:
@@ -137,7 +157,7 @@ def _ignored(trial: CallResult, axis: str) -> str:
         return ""
     case = trial.problem.case.replace(**{axis: PLAIN[axis]})
     bare = trial.problem.replace(case=case, **dict.fromkeys(ARRAYS[axis]))
-    return "" if CallResult(bare, trial.answer).wrong else "it has no effect"
+    return "" if CallResult(bare, trial.answer).wrong else IGNORED
 
 
 def _added_bias(trial: CallResult) -> str:

@@ -42,6 +42,7 @@ UNAPPLIED = "the output weights are not applied"
 EXCHANGED = "keys and values are exchanged"
 SHARED = "{} is projected with the weights of {}"
 SHARES = (("k", "q"), ("q", "k"), ("v", "q"), ("v", "k"))
+OF_INPUT_AND_HEAD = 2  # widths that a constructor takes
 WAYS_FIRST = 3  # to build a class
 TRIALS_RAISED = 100  # of one way to build it
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
@@ -127,7 +128,7 @@ class Search:
         """
         how = trial.interpretation
         given = [] if how.construction is None else [m for _, m in how.construction.meanings]
-        if not how.full_width or given.count("width") < len(("of the input", "of a head")):
+        if not how.full_width or given.count("width") < OF_INPUT_AND_HEAD:
             return None
         called = (how.roles, how.layout, how.arrangement)
         narrow = [
