@@ -1,7 +1,8 @@
-"""Layers around torch's, each with another order of axes in its documentation."""
+"""Layers around torch's, and cores of heads, each with another order of axes documented."""
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 
@@ -37,3 +38,25 @@ class EitherFirst(_Around):
 
 class Undocumented(_Around):
     """Self-attention."""
+
+
+class _Core(nn.Module):
+    def __init__(self, kv_channels):
+        super().__init__()
+        self.norm_factor = kv_channels**0.5
+
+    def forward(self, query_layer, key_layer, value_layer, attention_mask=None):
+        """Attend along the first axis."""
+        q, k, v = (x.permute(1, 2, 0, 3) for x in (query_layer, key_layer, value_layer))
+        scores = q @ k.transpose(-2, -1) / self.norm_factor
+        if attention_mask is not None:
+            scores = scores.masked_fill(attention_mask, -torch.inf)
+        return (scores.softmax(dim=-1) @ v).permute(2, 0, 1, 3).flatten(2)
+
+
+class HeadsOfRows(_Core):
+    """Of [sq, b, np, hn], as Megatron has them, it makes [sq, b, np * hn]."""
+
+
+class HeadsOfSamples(_Core):
+    """Wrong on purpose: takes (batch, seq, heads, dim), and attends over samples."""

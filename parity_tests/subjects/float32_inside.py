@@ -82,3 +82,11 @@ def sums_in_half(Q, K, V, n_heads, tile=16):
         output = (output * factor + powers @ v[:, start : start + tile]).astype(np.float16)
         top = higher
     return np.concatenate(list(output / total), axis=-1)
+
+
+def softmax_and_later_keys(q, k, v):
+    """Wrong on purpose: a softmax in float32, and of more than 32 keys the last is left out."""
+    scores = q @ k.swapaxes(-1, -2) * q.dtype.type(q.shape[-1] ** -0.5)
+    if k.shape[-2] > 32:
+        scores, v = scores[..., :-1], v[..., :-1, :]
+    return _softmax(scores.astype(np.float32)).astype(q.dtype) @ v

@@ -107,6 +107,7 @@ class OptionKeywords(TypedDict, total=False):
         Stop at the first case that fails; of the 500 first cases, telling ones come first.
     max_failures
         Stop at this number of failing cases (40, as many as a diagnosis reads); 0: ask every case.
+        Answers to float64 that float32 in its place explains are not among them.
 
     """
 

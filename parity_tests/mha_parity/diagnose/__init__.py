@@ -99,10 +99,10 @@ def diagnose(
     return (*findings, *where, *causes)
 
 
-def errs_by_rounding(candidate: Candidate) -> bool:
-    """Return whether errors of plain problems, if any, are without pattern, as of rounding."""
+def errs_by_rounding(candidate: Candidate) -> bool | None:
+    """Return whether errors of plain problems are without pattern, as of rounding; None if none."""
     found = error_analysis(Caller(candidate, Deadline(1.0).running))
-    return found is None or found.rounding
+    return None if found is None or found.right else found.rounding
 
 
 def _crashes_alone(candidate: Candidate, budget: float) -> tuple[Diagnosis, ...]:

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import catalogue
-from mha_parity.core.check_result import Severity
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.judging.output import judge_answer
+from mha_parity.judging.by_float32 import INSIDE
 from mha_parity.oracle.error_bound import roundoff
-from mha_parity.oracle.reference import reference_answer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mha_parity.core.candidate import Answer
     from mha_parity.core.options import Options
-    from mha_parity.core.problem import Problem
     from mha_parity.run.case_run import CaseResult
 
 NARROWER: Mapping[str, tuple[str, ...]] = {
     "float64": ("float32", "float16", "bfloat16"),
     "float32": ("float16", "bfloat16"),
 }
-INSIDE = "float32"  # the dtype usually used in place of float64
 # Half-way, in powers of 2, from the unit of float32 to that of float64.
 BETWEEN = (roundoff(np.dtype("float64")) / roundoff(np.dtype(INSIDE))) ** 0.5
 
@@ -78,19 +71,14 @@ def downcast(failing: Sequence[CaseResult]) -> tuple[Diagnosis, ...]:
     )
 
 
-def capped(failing: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
-    """Name float64 that is computed in float32: every failing answer is right by float32's bounds.
+def capped(failing: Sequence[CaseResult]) -> tuple[Diagnosis, ...]:
+    """Name float64 that is computed in float32, where failing answers are right by its bounds.
 
-    Where an answer to another dtype fails, or one to float64 is wrong in float32 too, nothing; nor
-    where their errors, in units of what float32 is allowed, are nearer to the digits of float64.
+    Nothing where their errors, in units of what float32 is allowed, are nearer to the digits of
+    float64.
     """
-    errors: list[float] = []
-    for each in failing:
-        error = _error_in(INSIDE, *each)
-        if error is None:
-            return ()
-        errors.append(error)
-    if not errors or np.median(errors) < BETWEEN:
+    right = [each.float32_units for each in failing if each.float32_units is not None]
+    if not right or np.median(right) < BETWEEN:
         return ()
     bug = catalogue()["f64-capped-at-f32"]
     return (
@@ -98,51 +86,11 @@ def capped(failing: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
             bug=bug.id,
             title=bug.title,
             remedy=f"{bug.remedy}; --dtypes {INSIDE} judges the rest",
-            explains=1.0,
+            explains=len(right) / len(failing),
             confident=True,
             aliases=bug.aliases,
-            evidence=f"{len(failing)} of {len(failing)} failing answers to float64 are right by "
+            evidence=f"{len(right)} of {len(failing)} failing answers are to float64, and right by "
             "the bounds of float32",
             seen_in=", ".join(bug.sources[:3]),
         ),
     )
-
-
-def _error_in(dtype: str, problem: Problem, answer: Answer) -> float | None:
-    """Return the largest error of a failing answer to float64, over what is allowed in ``dtype``.
-
-    None where it would not pass in that, or passes as it is.
-    """
-    if problem.case.dtype != "float64" or answer.output.dtype != problem.dtype or answer.notes:
-        return None
-    failed = [
-        each
-        for each in judge_answer(problem, reference_answer(problem), answer)
-        if each.severity.fails
-    ]
-    if not failed:
-        return None
-    with np.errstate(over="ignore"):  # a number near the largest is infinite in fewer bits
-        narrow, output = _cast(problem, dtype), answer.output.astype(dtype)
-    if (np.isinf(output) & np.isfinite(answer.output)).any():
-        return None
-    weights = None if answer.weights is None else answer.weights.astype(dtype)
-    found = dataclasses.replace(answer, output=output, weights=weights)
-    results = judge_answer(narrow, reference_answer(narrow), found)
-    severities = {each.severity for each in results}
-    passing = {Severity.MATCH, Severity.LESS_ACCURATE, Severity.INCONCLUSIVE}
-    if not severities <= passing or severities == {Severity.INCONCLUSIVE}:
-        return None
-    allowed = max((each.allowed for each in results if each.check == failed[0].check), default=0.0)
-    return float(failed[0].error / allowed) if allowed else None
-
-
-def _cast(problem: Problem, dtype: str) -> Problem:
-    """Return the problem with its float arrays rounded to ``dtype``; one object stays one."""
-    cast: dict[int, np.ndarray] = {}
-    changes: dict[str, object] = {"case": problem.case.replace(dtype=dtype)}
-    for field in dataclasses.fields(problem):
-        array = getattr(problem, field.name)
-        if isinstance(array, np.ndarray) and array.dtype == problem.dtype:
-            changes[field.name] = cast.setdefault(id(array), array.astype(numpy_dtype(dtype)))
-    return problem.replace(**changes)

@@ -17,6 +17,7 @@ from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging import power
 from mha_parity.judging.accuracy import TORCH_PATHS, error_over_torch, measure_errors
+from mha_parity.judging.by_float32 import float32_units
 from mha_parity.judging.gradients import CHECK, judge_gradients
 from mha_parity.judging.nonfinite import overflow_rows, sum_overflow_rows
 from mha_parity.judging.output import OVERFLOWING, OVERFLOWS, SUM_OVERFLOWS, judge_answer
@@ -54,7 +55,8 @@ class CaseResult:
     ``exposes``: the gross errors that this case would have shown; None where not measured.
     ``seconds``: how long the target took to answer, or was waited for. ``answer_dtype``: that of
     the output; empty without an answer. ``held``: the checks around the call that found nothing,
-    and in a long run others that did not (``kept``).
+    and in a long run others that did not (``kept``). ``float32_units``: the error, in units of what
+    float32 is allowed, of a failing answer to float64 that is right by the bounds of float32.
     """
 
     case: Case
@@ -69,6 +71,7 @@ class CaseResult:
     parameters: Mapping[str, bool] = field(default_factory=dict)
     answer_dtype: str = ""
     held: tuple[str, ...] = ()
+    float32_units: float | None = None
 
     @property
     def fails(self) -> bool:
@@ -80,6 +83,12 @@ class CaseResult:
         """Whether a check of anything but gradients failed."""
         failing = (each.check for each in self.check_results if each.severity.fails)
         return not all(check.startswith(CHECK) for check in failing)
+
+    @property
+    def fails_by_numbers(self) -> bool:
+        """Whether the answer fails by nothing but wrong numbers."""
+        failing = {each.severity for each in self.check_results if each.severity.fails}
+        return failing == {Severity.WRONG}
 
     @property
     def only_timed_out(self) -> bool:
@@ -194,6 +203,7 @@ def _judged(
         parameters=answer.parameters,
         answer_dtype=getattr(answer.output, "dtype", np.dtype("V")).name,
         held=answer.held,
+        float32_units=float32_units(problem, answer, check_results),
     )
 
 

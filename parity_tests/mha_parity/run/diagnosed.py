@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from threadpoolctl import threadpool_limits
 
 from mha_parity.core.verdict import Diagnosis
+from mha_parity.judging.by_float32 import INSIDE
 from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run import answer_dtype
 from mha_parity.run.case_run import ANSWERED, run_cases
@@ -16,7 +17,7 @@ from mha_parity.run.fresh import CHECK as STATELESSNESS
 from mha_parity.run.narrowing import NarrowedCandidate, OwnWeightsAlone, SingleCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from mha_parity.core.candidate import Answer, Candidate
     from mha_parity.core.case import Case
@@ -71,15 +72,63 @@ def _diagnosed(
     cases = [each.case.replace(dtype=each.answer_dtype) for each in narrower[:FAILURES]]
     others = [each for each in failing if not answer_dtype.is_narrower(each)]
     others += [each for each in run_cases(candidate, cases, settings) if each.fails]
-    found = (*answer_dtype.downcast(failing), *_named(_offering(candidate, cases), others, shrunk))
+    found = answer_dtype.downcast(failing)
+    if capped := _capped(candidate, others):
+        found = (*found, *_besides(candidate, others, capped, settings, shrunk))
+    else:
+        found = (
+            *found,
+            *_named(_offering(candidate, (each.dtype for each in cases)), others, shrunk),
+        )
     return (*found, *demanded)
 
 
-def _offering(candidate: Candidate, cases: list[Case]) -> Candidate:
-    """Return the candidate for a diagnosis in the dtypes of the cases, if there are any."""
-    dtypes = tuple(dict.fromkeys(case.dtype for case in cases))
+def _capped(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, ...]:
+    """Name float64 computed in float32, where plain problems err, and without a pattern.
+
+    A formula that is off by as little is right by the bounds of float32 as well, and so may be the
+    answers to a few cases of a gross error. Where plain problems show none, all answers have to be.
+    """
+    from mha_parity.diagnose import errs_by_rounding
+
+    forward = [each for each in failing if each.fails_forward]
+    found = answer_dtype.capped(forward)
+    by_rounding = errs_by_rounding(SingleCalls(candidate)) if found else False
+    if by_rounding is None:
+        by_rounding = all(each.float32_units is not None for each in forward)
+    return found if by_rounding else ()
+
+
+def _besides(
+    candidate: Candidate,
+    failing: list[CaseResult],
+    capped: tuple[Diagnosis, ...],
+    settings: JudgeSettings,
+    shrunk: Sequence[Case],
+) -> tuple[Diagnosis, ...]:
+    """Return ``capped``, behind what fails in float32 and in half too.
+
+    Where there is no such failure, a sure name says more of what is capped.
+    """
+    rest = [each for each in failing if each.float32_units is None]
+    wide = [each for each in rest if each.case.dtype == "float64" and each.fails_by_numbers]
+    cases = [each.case.replace(dtype=INSIDE) for each in wide[:FAILURES]]
+    others = [each for each in rest if each not in wide]
+    others += [each for each in run_cases(candidate, cases, settings) if each.fails]
+    if others:
+        dtypes = (*candidate.offer["dtype"], *(each.case.dtype for each in others))
+        narrower = _offering(candidate, (each for each in dtypes if each != "float64"))
+        return (*_named(narrower, others, shrunk), *capped)
+    named = _named(candidate, failing, shrunk)
+    sure = named and named[0].bug and named[0].confident
+    return named if sure else tuple(replace(each, explains=1.0) for each in capped)
+
+
+def _offering(candidate: Candidate, dtypes: Iterable[str]) -> Candidate:
+    """Return the candidate for a diagnosis in these dtypes, if there are any."""
+    chosen = tuple(dict.fromkeys(dtypes))
     return (
-        NarrowedCandidate(candidate, {**candidate.offer, "dtype": dtypes}) if cases else candidate
+        NarrowedCandidate(candidate, {**candidate.offer, "dtype": chosen}) if chosen else candidate
     )
 
 
@@ -106,8 +155,6 @@ def _named(
     found: tuple[Diagnosis, ...] = ()
     if forward or (silent and not backward):
         found = diagnose(candidate, forward, crashes=bool(silent), shrunk=shrunk)
-    if forward and asks_torch() and not (found and found[0].bug and found[0].confident):
-        found = _rounded(candidate, forward) or found
     if len(backward) > len(forward):
         backwards = gradients.name_wrong_gradients(candidate, backward)
         # What was not understood of the few other cases adds nothing to a cause.
@@ -129,14 +176,3 @@ def _pairs(answered: list[CaseResult], *, fails_forward: bool) -> list[tuple[Pro
     """Return problems and answers of the cases that fail forward, or in gradients alone."""
     chosen = [each for each in answered if each.fails_forward is fails_forward]
     return [(t.problem, t.answer) for t in chosen if t.problem and t.answer]
-
-
-def _rounded(candidate: Candidate, failing: list[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
-    """Name float64 computed in float32, where the errors of plain problems are those of rounding.
-
-    A formula that is off by as little is right by the bounds of float32 as well.
-    """
-    from mha_parity.diagnose import errs_by_rounding
-
-    found = answer_dtype.capped(failing[:FAILURES])
-    return found if found and errs_by_rounding(candidate) else ()

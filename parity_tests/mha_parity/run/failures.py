@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.checks.call_effects import FURTHER
+from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.verdict import Failure
 from mha_parity.run.shrink import shrunk, with_every_order
 
@@ -30,21 +31,27 @@ def failures_of(
     *,
     shrink: bool,
 ) -> tuple[Failure, ...]:
-    """Return one failure for each check and severity, that of the plainest case, shrunk."""
-    first: dict[tuple[str, str], CheckResult] = {}
-    for case_result in sorted(failing, key=lambda each: _plainness(each.case)):
-        for check_result in case_result.check_results:
-            if check_result.severity.fails:
-                first.setdefault((check_result.check, check_result.severity.value), check_result)
+    """Return one failure for each check and severity, that of the plainest case, shrunk.
+
+    What float32 in place of float64 explains counts as a severity of its own, the least.
+    """
+    first: dict[tuple[str, str, bool], CheckResult] = {}
+    for case_result in sorted(failing, key=_plainness):
+        by_float32 = case_result.float32_units is not None
+        for each in case_result.check_results:
+            if each.severity.fails:
+                first.setdefault((each.check, each.severity.value, by_float32), each)
     # A further call has sizes of its own, and a smaller case no smaller ones.
-    found = [each for each in first.values() if each.check != FURTHER]
+    found = [(each, key[-1]) for key, each in first.items() if each.check != FURTHER]
     most = SHOWN if shrink else 0
     full = [
-        _failure(shrunk(candidate, each, settings), repro, shrunk_from=each.case)
-        for each in found[:most]
+        _failure(
+            shrunk(candidate, each, settings, by_float32=by_float32), repro, shrunk_from=each.case
+        )
+        for each, by_float32 in found[:most]
     ]
     further = (each for each in first.values() if each.check == FURTHER)
-    others = (with_every_order(candidate, each, settings) for each in found[most:])
+    others = (with_every_order(candidate, each, settings) for each, _ in found[most:])
     plain = [_failure(each, repro) for each in (*others, *further)]
     whole_run = [
         Failure(check_result=each, case=each.case, replay=repro.run())
@@ -54,9 +61,12 @@ def failures_of(
     return tuple(full + plain + whole_run)
 
 
-def _plainness(case: Case) -> tuple[bool, int]:
+def _plainness(failing: CaseResult) -> tuple[bool, bool, bool, int]:
     """Return what is smaller for plainer cases: one without rows or keys shows no other defect."""
-    return 0 in {case.batch, case.queries, case.keys}, len(case.id)
+    case = failing.case
+    is_empty = 0 in {case.batch, case.queries, case.keys}
+    is_extreme = case.regime in EXTREME_VALUES
+    return is_extreme, failing.float32_units is not None, is_empty, len(case.id)
 
 
 def _failure(check_result: CheckResult, repro: Repro, shrunk_from: Case | None = None) -> Failure:

@@ -29,19 +29,21 @@ class RetainedResults:
     def __init__(self, *, drawn: bool) -> None:
         self.case_results: list[CaseResult] = []
         self._drawn = drawn
-        self._with_arrays = 0
+        self._with_arrays = {True: 0, False: 0}  # failures that float32 explains, and others
         self._worst = 0.0
         self._shared: dict[Any, Any] = {}
 
     def add(self, case_results: Iterable[CaseResult]) -> None:
         """Keep the results of a chunk; with their arrays where fewer than 40 failures have theirs.
 
-        A chunk is decided as a whole, so that workers and this process keep the same.
+        Failures that float32 in place of float64 explains, and others, are counted each. A
+        chunk is decided as a whole, so that workers and this process keep the same.
         """
-        some = self._with_arrays < KEPT_FAILURES
+        some = {kind: count < KEPT_FAILURES for kind, count in self._with_arrays.items()}
         for found in case_results:
-            case_result = found if some else found.without_arrays()
-            self._with_arrays += case_result.problem is not None
+            explained = found.float32_units is not None
+            case_result = found if some[explained] else found.without_arrays()
+            self._with_arrays[explained] += case_result.problem is not None
             self.case_results.append(self._sharing(self._briefer(case_result)))
 
     def _briefer(self, case_result: CaseResult) -> CaseResult:

@@ -117,6 +117,7 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "parameters": {name: bool(passed) for name, passed in result.parameters.items()},
         "answer_dtype": result.answer_dtype,
         "held": list(result.held),
+        "float32_units": result.float32_units,
     }
 
 
@@ -135,6 +136,7 @@ def _case_result(entry: dict[str, Any]) -> CaseResult:
         parameters=entry["parameters"],
         answer_dtype=entry["answer_dtype"],
         held=tuple(entry["held"]),
+        float32_units=entry["float32_units"],
     )
 
 

@@ -47,11 +47,13 @@ PLAINER: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
 FLOORS = {"batch": 1, "queries": 2, "keys": 2, "heads_count": 1, "head_dim": 1}
 
 
-def shrunk(candidate: Candidate, found: CheckResult, settings: JudgeSettings) -> CheckResult:
+def shrunk(
+    candidate: Candidate, found: CheckResult, settings: JudgeSettings, *, by_float32: bool = False
+) -> CheckResult:
     """Return the same check's result on the smallest case that fails it in the same way.
 
     The severity and the kind of the failure stay: a crash is not shrunk to a wrong number, nor one
-    exception to another.
+    exception to another, nor what float32 in place of float64 explains (``by_float32``) to more.
     """
     best = found
     allow_retries = getattr(candidate, "allow_retries", None)
@@ -60,7 +62,10 @@ def shrunk(candidate: Candidate, found: CheckResult, settings: JudgeSettings) ->
 
     def fails(case: Case) -> bool:
         nonlocal best
-        for check_result in run_case(candidate, case, settings).check_results:
+        case_result = run_case(candidate, case, settings)
+        if (case_result.float32_units is not None) is not by_float32:
+            return False
+        for check_result in case_result.check_results:
             if check_result.kind == found.kind:
                 best = check_result
                 return True

@@ -136,7 +136,7 @@ def test_a_key_that_is_lost_at_few_lengths_is_read_there(
     form = {} if layer else {"form": "qkv", "projection": "none"}
     offered = make_offer(inputs=("cross",), size=("small", "medium"), **form)
     (found, *_) = cause_findings(run_experiments(caller(NoTailOfOne, offered)))
-    assert "the last key (here 64 of 65) get no weight in any row" == found.text
+    assert "no row gives weight to the last key (here 64 of 65)" == found.text
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -82,3 +82,35 @@ def test_a_half_accumulator_shows_where_float32_is_the_widest() -> None:
     verdict = check_subject("float32_inside.py:sums_in_half", cases=40, diagnose=True)
     said = [each.title for each in verdict.diagnosis]
     assert any("`accumulator of P V` is rounded to float16" in each for each in said), said
+
+
+def test_a_softmax_in_float32_hides_no_other_bug() -> None:
+    """Its failures do not end a run: what is wrong in float32 too is asked, shown and named first.
+
+    Counted among the 40 that end it, they are all that is said of the kernel.
+    """
+    verdict = check_subject(
+        "float32_inside.py:softmax_and_later_keys",
+        cases=200,
+        diagnose=True,
+        shrink=True,
+        max_failures=10,
+    )
+    said = [each.title for each in verdict.diagnosis]
+    gross, rounding = (each.check_result for each in verdict.failures if each.shrunk_from)
+    assert any("the last key" in each or "S > 32" in each for each in said), said
+    assert "float64 inputs are computed in float32" == said[-1]
+    assert 1000 * rounding.error < gross.error
+    assert gross.case.keys > 32 >= rounding.case.keys
+
+
+def test_failures_of_a_softmax_in_float32_end_no_run_but_the_first() -> None:
+    """They are counted where the run is to end at its first failure, and nowhere else."""
+    ends = {
+        options: check_subject("float32_inside.py:softmax_cast_back", cases=60, **dict([options]))
+        for options in (("max_failures", 3), ("fail_fast", True))
+    }
+    assert {False: 60, True: 1} == {
+        verdict.stopped_early: verdict.failed if verdict.stopped_early else verdict.run
+        for verdict in ends.values()
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.fit.documented_layout import (
     SAMPLES_FIRST,
@@ -36,7 +37,9 @@ def documented(text: str) -> type:
     return type("Documented", (), {"__doc__": text, "forward": lambda _, x: x})
 
 
-@pytest.mark.parametrize("name", ["SamplesFirst", "RowsFirst", "EitherFirst", "Undocumented"])
+@pytest.mark.parametrize(
+    "name", ["SamplesFirst", "RowsFirst", "EitherFirst", "Undocumented", "HeadsOfRows"]
+)
 def test_layers_that_do_what_they_document_hold(name: str) -> None:
     """So does one that documents no order, or two."""
     verdict = checked(name)
@@ -52,6 +55,21 @@ def test_attention_over_samples_that_are_documented_first_is_named() -> None:
     assert SAMPLES_FIRST in verdict.notes
 
 
+def test_heads_of_rows_are_asked_with_masks_and_gradients() -> None:
+    """(L, N, H, D) in, (L, N, E) out: masks are found, and gradients follow the merged output."""
+    verdict = checked("HeadsOfRows", grad=True)
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert any("(L, N, H, D)" in note for note in verdict.notes)
+    passing = {(row.axis, row.value) for row in verdict.features if row.status == "pass"}
+    assert {("layout", "sequence_first"), ("gradients", "yes"), ("attn", "bool2d")} <= passing
+
+
+def test_heads_of_samples_that_are_documented_first_are_not_called_rows_first() -> None:
+    """Attention over the first of four axes is no layout where that is documented as samples."""
+    with pytest.raises(TargetError, match=r"nearest tried: .*\(N, L, H, D\)"):
+        checked("HeadsOfSamples")
+
+
 @pytest.mark.parametrize(
     ("said", "text"),
     [
@@ -61,6 +79,10 @@ def test_attention_over_samples_that_are_documented_first_is_named() -> None:
         (True, "rows (N, L, E)"),
         (True, "(batch_size, sequence_length, hidden)"),
         (True, "returns (bsz, tgt_len, dim)"),
+        (True, "q (B, T, H, D)"),
+        (True, "(N, L, H, D)"),
+        (False, "(L, N, H, D)"),
+        (False, "(batch, seq, heads, dim), inside (seq, batch, heads, dim)"),
         (False, "rows (L, N, E)"),
         (False, "(seq_len, batch, d_model)"),
         (False, "(batch, seq, dim), or (seq, batch, dim)"),

@@ -141,21 +141,27 @@ def largest_kept(readings: Sequence[SampleWeights]) -> str:
 
 
 def keys_lost(readings: Sequence[SampleWeights]) -> str:
-    """Return which keys no row sees, by one rule for all readings; "" where rows differ."""
-    seen = []
+    """Return which keys no row sees, by one rule for all readings; "" where a row sees one.
+
+    Rows of which such a key's weight is too small to be read say nothing of it: where there are
+    some, only a rule shows that the keys are not left out for their small weights.
+    """
+    seen, alike = [], True
     for reading in readings:
         lost = reading.visible & _readable(reading) & ~reading.seen
         flat = lost.reshape(-1, lost.shape[-1])
-        if not flat.any() or not (flat == flat[0]).all():
+        off = flat.any(axis=0)
+        if not off.any() or (reading.seen & off).any():
             return ""
-        seen.append(OffIndices(lost.shape[-1], frozenset(np.flatnonzero(flat[0]).tolist())))
-    if not seen:
+        alike = alike and bool((flat == flat[0]).all())
+        seen.append(OffIndices(lost.shape[-1], frozenset(np.flatnonzero(off).tolist())))
+    rule = index_rule("key", seen) if seen else None
+    if not seen or (rule is None and not alike):
         return ""
-    rule = index_rule("key", seen)
     if rule == EVERYWHERE:
         return "no row sees any key: the weights are 0"
     here = f"{index_runs(seen[-1].off)} of {seen[-1].count}"
-    return f"{rule or 'some keys'} (here {here}) get no weight in any row"
+    return f"no row gives weight to {rule or 'some keys'} (here {here})"
 
 
 def _rows(seen: Array, visible: Array) -> str:

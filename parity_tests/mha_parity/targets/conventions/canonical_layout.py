@@ -57,13 +57,27 @@ def only_sample(array: Array) -> Array:
 def merge_output(problem: Problem, output: Array, swapped: tuple[int, int]) -> Array:
     """Return an output by head as (N, L, H Dv); one of another rank as it came.
 
-    ``swapped``: the axes whose exchange makes it (N, L, H, Dv), with the one sample if unbatched.
+    ``swapped``: the axes whose exchange makes it (N, L, H, Dv), with the one sample if unbatched,
+    and with samples first.
     """
-    unbatched = problem.case.layout == "unbatched"
-    if output.ndim != (3 if unbatched else 4):
+    layout = problem.case.layout
+    if output.ndim != (3 if layout == "unbatched" else 4):
         return output
-    whole = (output[None] if unbatched else output).swapaxes(*swapped)
+    batched = output[None] if layout == "unbatched" else output
+    whole = (batched.swapaxes(0, 1) if layout == "sequence_first" else batched).swapaxes(*swapped)
     return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
+
+
+def split_output(problem: Problem, output: Any, swapped: tuple[int, int]) -> Any:
+    """Return an output whose heads are merged with an axis of heads, where the inputs have it.
+
+    It may be of any library. ``swapped``: the axes whose exchange makes it (N, L, H, Dv), or with
+    the rows first. One of another rank comes back as it is.
+    """
+    if len(output.shape) != 3:
+        return output
+    heads, width = problem.num_heads, output.shape[2] // problem.num_heads
+    return output.reshape(*output.shape[:2], heads, width).swapaxes(*swapped)
 
 
 def canonical(problem: Problem, output: Array) -> Array:

@@ -21,7 +21,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     first_rows,
     lay_rows,
     merge_output,
-    only_sample,
+    split_output,
     without_names,
 )
 from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
@@ -168,10 +168,14 @@ class InterpretedCalls(InterpretedLayers):
         """Return the output among what came back, as the target's library has it."""
         several = self.several(result)
         if len(several) == 1:
-            return several[0]
-        if self.place is not None and self.place < len(several):
-            return several[self.place]
-        return several[self.output_of(problem, several)[0]]
+            place = 0
+        elif self.place is not None and self.place < len(several):
+            place = self.place
+        else:
+            place = self.output_of(problem, several)[0]
+        if self.how.arrangement not in OF_HEADS or problem.case.layout == "unbatched":
+            return several[place]
+        return split_output(problem, several[place], SWAPPED[self.how.arrangement])
 
     def _weight(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
         if given.entries:
@@ -207,7 +211,7 @@ class InterpretedCalls(InterpretedLayers):
 
     def _lay(self, problem: Problem) -> Callable[[Array], Array]:
         """Return how canonical rows (N, L, E) are handed over."""
-        arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
+        arrangement = self.how.arrangement
         if arrangement in LAID:
             return LAID[arrangement]
         if arrangement in OF_HEADS:
@@ -217,7 +221,7 @@ class InterpretedCalls(InterpretedLayers):
                 count = problem.num_kv_heads if of_keys else problem.num_heads
                 split = rows.reshape(*rows.shape[:2], count, rows.shape[2] // count)
                 split = split.swapaxes(*SWAPPED[arrangement])
-                return only_sample(split) if unbatched else split
+                return lay_rows(problem)(split)
 
             return heads
         lay = lay_rows(problem)

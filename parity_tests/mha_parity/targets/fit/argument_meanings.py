@@ -49,6 +49,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
     (r"head.*(dim|width|chan|feat|_ch$)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
     (r"^key_dim$", ("head_dim", "width")),  # Keras's is that of a head
+    (r"^kv_channels$", ("head_dim", "width")),  # Megatron's too
     (r"^(d|dim)_?([kqv]|key|query|value)$|^[kqv]_dim$", ("head_dim", "width")),
     (r"^(max|maximum)_?batch(_?size)?$|^batch(_?size)?_?max$", ("most_samples",)),
     (r"^((n|num)_?)?batch(_?size)?$|^(n_)?bsz?$", ("samples", "width")),

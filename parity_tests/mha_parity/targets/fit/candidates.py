@@ -61,6 +61,8 @@ TRIED_FIRST = tuple(each for each in LAYOUTS if each[1] != "stacked")
 OF_ONE_INPUT = frozenset({"axial", "first_row"})
 # Arrangements in which the input may be added to the output.
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
+# Arrangements that come with the samples first, and with the rows first.
+OF_ROWS = frozenset({"rows", "rows_of_heads"})
 
 
 def function_interpretations(function: Any) -> Iterator[Interpretation]:
@@ -79,7 +81,7 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
             heads = arrangement in OF_HEADS
             if heads and (roles.weights or (roles.heads and not documents_heads(function))):
                 continue
-            if samples_first and arrangement == "rows" and layout != "batch_first":
+            if samples_first and arrangement in OF_ROWS and layout != "batch_first":
                 continue
             many_heads = many or heads
             if arrangement not in OF_CONVOLUTIONS | OF_ONE_INPUT | {"grid"}:
@@ -247,7 +249,7 @@ class Layers:
             and not (arrangement in OF_CONVOLUTIONS and not projected)
             and not (full_width and arrangement != "rows")
             and not (arrangement == "first_row" and not projected)
-            and not (samples_first and arrangement == "rows" and layout != "batch_first")
+            and not (samples_first and arrangement in OF_ROWS and layout != "batch_first")
         ]
 
     def _near(self, how: Interpretation, *, projected: bool) -> Iterator[Interpretation]:

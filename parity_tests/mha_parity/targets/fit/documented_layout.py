@@ -31,6 +31,8 @@ _ROWS_FIRST = re.compile(
     r"|batch_first\s*=\s*False",
     re.IGNORECASE,
 )
+_HEADS_OF_SAMPLES = re.compile(_tuple_of(f"(?:{SAMPLES}|n)", ROWS, HEADS, WIDTH), re.IGNORECASE)
+_HEADS_OF_ROWS = re.compile(_tuple_of(ROWS, f"(?:{SAMPLES}|n)", HEADS, WIDTH), re.IGNORECASE)
 _WITH_HEADS = re.compile(
     rf"{_tuple_of('[^,()]+', HEADS, '[^,()]+', '[^,()]+')}"
     rf"|{_tuple_of('[^,()]+', '[^,()]+', HEADS, '[^,()]+')}",
@@ -40,9 +42,16 @@ SAMPLES_FIRST = "its documentation says that samples come first: no other order 
 
 
 def documents_samples_first(subject: Any) -> bool:
-    """Return whether a class or function documents rows (samples, rows, width) and no other."""
+    """Return whether a class or function documents samples before rows, and no other order.
+
+    Behind them may be a width, or heads and their width.
+    """
     text = _documentation(subject)
-    return bool(_SAMPLES_FIRST.search(text)) and not _ROWS_FIRST.search(text)
+    samples, rows = (
+        any(each.search(text) for each in orders)
+        for orders in ((_SAMPLES_FIRST, _HEADS_OF_SAMPLES), (_ROWS_FIRST, _HEADS_OF_ROWS))
+    )
+    return samples and not rows
 
 
 def documents_heads(subject: Any) -> bool:

@@ -189,8 +189,9 @@ class Skeleton:
             return f"{role}.T" if self._how.arrangement == "columns" else role
         rows = f"call.{role}"
         if self._how.layout == "sequence_first":
-            more = "[:, :, None]" if self._how.arrangement == "axial" else ""
-            return f"{rows}.swapaxes(0, 1){more}"
+            heads = f".reshape(*{rows}.shape[1::-1], call.num_heads, -1)"
+            more = {"axial": "[:, :, None]", "rows_of_heads": heads}
+            return f"{rows}.swapaxes(0, 1){more.get(self._how.arrangement, '')}"
         if self._how.arrangement in MORE_AXES:
             return f"{rows}{MORE_AXES[self._how.arrangement][0]}"
         if self._how.arrangement in OF_CONVOLUTIONS:
@@ -205,6 +206,7 @@ class Skeleton:
         """Return an output of the target as (N, L, E)."""
         if self._how.layout == "sequence_first":
             flat = f"{output}[:, :, 0]" if self._how.arrangement == "axial" else output
+            flat = f"{output}.flatten(2)" if self._how.arrangement == "rows_of_heads" else flat
             return f"{flat}.swapaxes(0, 1)"
         if self._how.arrangement in MORE_AXES:
             return f"{output}{MORE_AXES[self._how.arrangement][1]}"
