@@ -35,3 +35,16 @@ def halved(query, key, value, attn_mask=None):
 def unsaid(query, key, value, attn_mask=None):
     """Wrong on purpose: 1 is added where torch's True keeps a key, and nothing says otherwise."""
     return begun(query, key, value, attn_mask)
+
+
+def broadcast_bias(q, k, v, bias=None):
+    """Return (N, H, L, D), 0 in rows that see no key.
+
+    bias: float, broadcastable to (N, H, L, S), added to the scores; -inf hides a key.
+    """
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    scores = scores if bias is None else scores + bias
+    largest = scores.detach().amax(dim=-1, keepdim=True)
+    odds = torch.exp(scores - largest.masked_fill(largest.isinf(), 0.0))
+    total = odds.sum(dim=-1, keepdim=True)
+    return odds / total.masked_fill(total == 0, 1.0) @ v

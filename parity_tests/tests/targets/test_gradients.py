@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mha_parity.core.case import parse
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.judging.output import JudgeSettings
+from mha_parity.run.case_run import run_cases
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
@@ -66,3 +69,13 @@ def test_parts_of_a_packed_weight_come_back(each: str, turned: bool) -> None:
     weights = {part: np.random.default_rng(i).random((6, 6)) for i, part in enumerate("qkv")}
     found = unpack(slot, slot.pack(weights, 2), 2)
     assert all(np.array_equal(weights[part], found[part]) for part in "qkv")
+
+
+def test_a_mask_that_is_the_same_in_all_samples_has_a_gradient_for_each() -> None:
+    """Of rows that see no key any mask is -inf: one passed for all samples has one gradient."""
+    candidate = bind_in_process(load.load(f"{SUBJECTS}/added_masks.py:broadcast_bias"), Options())
+    features = "floatpadding-boolmask-maskedrows-grad-float64-s0"
+    (result,) = run_cases(candidate, [parse(f"qkv-N2-L1-S1-H1-D1-{features}")], JudgeSettings())
+    names = [each.check for each in result.check_results if not each.severity.fails]
+    assert not result.fails, result.check_results
+    assert "gradient of key_padding_mask" in names

@@ -16,7 +16,7 @@ from mha_parity.core.features import label
 from mha_parity.targets.masks.mask_format import SWITCH, MaskArgument, MaskContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
@@ -262,11 +262,31 @@ def _nothing(problem: Problem) -> MaskContent:
 
 
 def _values(found: MaskSearchResult, part: MaskContent, problem: Problem) -> list[MaskArgument]:
-    """Return the values that say a content, in every shape and kind that does."""
+    """Return the values that say a content, in every shape and kind that does.
+
+    With gradients, in those that have the axes of the masks it stands for: what is the same in all
+    samples, by chance, has a gradient for each of them.
+    """
     whole = problem.case.gradients == "no"
-    taken_here = (taken for taken in found.taken if whole or not taken.without_gradients)
+    varying = set() if whole else _axes_of(part.masks, problem)
+    taken_here = (
+        taken
+        for taken in found.taken
+        if whole or (not taken.without_gradients and varying <= set("".join(taken.axes)))
+    )
     values = ((taken, taken.value(part, problem.dtype)) for taken in taken_here)
     return [MaskArgument(v, taken.axes, part.masks) for taken, v in values if v is not None]
+
+
+def _axes_of(masks: Iterable[str], problem: Problem) -> set[str]:
+    """Return the axes longer than 1 of the masks of a problem, all those named."""
+    attn = problem.attn_mask
+    axes = {
+        "key_padding_mask": "NS",
+        "attn_mask": "LS" if attn is None or attn.ndim == 2 else "NHLS",
+    }
+    sizes = dict(zip("NHLS", problem.weights_shape, strict=True))
+    return {axis for name in masks for axis in axes[name] if sizes[axis] > 1}
 
 
 def _kind(value: object) -> str:
