@@ -53,7 +53,10 @@ def test_a_wiped_mask_is_seen() -> None:
     """Each row sees all keys, though the class hides those behind it."""
     found = card("wiped")
     assert not found.as_torch
-    assert "row 0 sees keys 0–11, expected 0" == measured(found)["keys of a row"]
+    said = (
+        "row i sees keys 0 … S-1 (within 0 … S-1), expected 0 … i; row 0 sees keys 0–11, expected 0"
+    )
+    assert said == measured(found)["keys of a row"]
     assert found.causes
 
 

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import Attention
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.scale import law, measured
 
 if TYPE_CHECKING:
@@ -117,3 +120,27 @@ def test_a_small_number_added_to_the_width_is_said(
     said = causes(kind)
     assert formula in said
     assert bool(formula) == ("D +" in said or "D) +" in said)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_root_in_bfloat16_is_read_in_float32_too(
+    dtype: str, caller: Callable[..., Caller]
+) -> None:
+    """A scale off by 1e-3 moves weights by less than half would: float32 is read to 1e-5.
+
+    At few lengths the error is what no rounding gives: these are no rule of the size.
+    """
+    kind = type(
+        "Scaled",
+        (Attention,),
+        {"scale": lambda self: 1 / _to_bfloat16(math.sqrt(self.problem.head_dim))},
+    )
+    offered = make_offer(form="qkv", projection="none", inputs=("cross",), dtype=(dtype,))
+    (found,) = cause_findings(run_experiments(caller(kind, offered)))
+    said = "the effective scale is 1/sqrt(D), the root rounded to bfloat16 (0.2771 at D = 13)"
+    assert found.text.startswith(said)
+    assert "S = " not in found.evidence
+
+
+def _to_bfloat16(number: float) -> float:
+    return float(np.asarray(number).astype(numpy_dtype("bfloat16")))

@@ -25,6 +25,7 @@ RIGHT = [
 REFUSED = {
     "ForgetsToProject": "the output is not that of its heads times `W_0.weight`",
     "ProjectsTransposed": "the output is not that of its heads times `W_0.weight`",
+    "OneOfFour": "but `linears.0`, `linears.1`, `linears.2`, `linears.3` are one module",
     "RotaryInside": "but `rotary` has no counterpart in torch's layer",
     "NormedQueries": "but `normalize` has no counterpart in torch's layer",
     "Slopes": "but `slopes` has no counterpart in torch's layer",

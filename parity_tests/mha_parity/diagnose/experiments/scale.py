@@ -37,7 +37,7 @@ PRECISELY = "compute it with math.sqrt, or in the dtype of the scores"
 NO_SCALE = 1e-9  # scales below are rounding of none
 LEAST_ADDEND = 0.5  # of those that have formulas of their own
 NARROW_UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
-EXACT = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+EXACT = {"float64": 1e-6, "float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ def measured(caller: Caller) -> list[EffectiveScale]:
 
 
 RIGHT_LAW = "1/sqrt(D)"
+ROUNDED, ROOT_ROUNDED = " rounded to", ", the root rounded to"
 LAWS: dict[str, Callable[[Case], float]] = {
     RIGHT_LAW: lambda c: c.head_dim**-0.5,
     "1, no scale at all": lambda _: 1.0,
@@ -148,7 +149,7 @@ def law(found: list[EffectiveScale]) -> str:
     if text := _at_one_width(found) or _with_addend(found) or _listed_law(found):
         return text
     if rounded := _rounded_to(found):
-        return f"1/sqrt(D) rounded to {rounded}"
+        return f"{RIGHT_LAW}{rounded}"
     scale = float(np.mean([m.scale for m in found]))
     factor = float(np.mean([m.factor for m in found]))
     if all(m.equals(factor * m.case.head_dim**-0.5) for m in found):
@@ -216,19 +217,25 @@ def _is_power_of_two(found: EffectiveScale) -> bool:
 
 
 def _rounded_to(found: list[EffectiveScale]) -> str:
-    """Return a dtype, or "a power of two", if every scale is the right one rounded to it."""
+    """Return that all scales, or their roots, are the right ones in a dtype, or powers of two."""
     for name, unit in NARROW_UNITS.items():
-        if all(_is_rounded(m, name, unit) for m in found):
-            return name
+        if all(_is_rounded(m, m.scale, name, unit) for m in found):
+            return f"{ROUNDED} {name}"
+        if all(m.scale and _is_rounded(m, 1 / m.scale, name, unit) for m in found):
+            return f"{ROOT_ROUNDED} {name}"
     if len({m.scale for m in found}) > 1 and all(map(_is_power_of_two, found)):
-        return f"a power of two: {_listed(found)}"
+        return f"{ROUNDED} a power of two: {_listed(found)}"
     return ""
 
 
-def _is_rounded(found: EffectiveScale, name: str, unit: float) -> bool:
-    """Return whether a scale is the root in a dtype, or the number next to it."""
+def _is_rounded(found: EffectiveScale, number: float, name: str, unit: float) -> bool:
+    """Return whether a scale is near the right one, and it or its inverse a number of a dtype.
+
+    Libraries round to the nearest number, or to its neighbour.
+    """
     near = abs(found.factor - 1) <= 3 * unit
-    return near and found.equals(float(np.asarray(found.scale).astype(numpy_dtype(name))))
+    rounded = float(np.asarray(number).astype(numpy_dtype(name)))
+    return near and abs(rounded / number - 1) <= EXACT[found.case.dtype]
 
 
 def _nearly_one(factor: float) -> str:

@@ -109,7 +109,10 @@ def scan(
     """Return the rules that fit the trials at the values of one size."""
     # Fewer where the time was over, or the process was lost too often.
     tried = [(v, t) for v, t in zip(values, trials, strict=False) if not t.not_asked]
-    answered = {v: t.wrong for v, t in tried if not t.crashed}
+    # An error between rounding and what no rounding gives is no sign that a size is served.
+    answered = {
+        v: t.wrong for v, t in tried if t.wrong or not (t.crashed or t.largest_error > t.allowed)
+    }
     crashed = {v: t.crashed for v, t in tried}
     error = next((t.error for _, t in tried if t.crashed), "")
     return Scan(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
-ATOL = {"float64": 1e-6, "float32": 1e-2, "float16": 0.2, "bfloat16": 1.0}
+ATOL = {"float64": 1e-6, "float32": 1e-3, "float16": 0.2, "bfloat16": 1.0}
 WIDEST_TILE = 256  # keys: kernels have no wider ones that cases reach beyond
 MIN_WEIGHT = 1e-6  # weights below are read with too few digits for a logarithm
 REFUTED = 100  # times what a log-ratio may be off: few rows that miss by it speak for all

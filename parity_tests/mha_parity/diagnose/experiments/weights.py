@@ -23,6 +23,8 @@ from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_
 from mha_parity.diagnose.experiments.scale import (
     PRECISELY,
     RIGHT_LAW,
+    ROOT_ROUNDED,
+    ROUNDED,
     in_float32,
     law,
     measured,
@@ -342,7 +344,7 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
             listed = formula if formula.endswith(at_width) else f"{formula} ({listed}{at_width})"
         return WeightsFinding(
             f"the effective scale is {listed}, expected {RIGHT_LAW} = {expected:.{at}g}",
-            PRECISELY if formula.startswith(f"{RIGHT_LAW} rounded") else
+            PRECISELY if formula.startswith((RIGHT_LAW + ROUNDED, RIGHT_LAW + ROOT_ROUNDED)) else
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
             operation="scale",
         )  # fmt: skip

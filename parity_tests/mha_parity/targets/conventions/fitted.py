@@ -99,7 +99,7 @@ class Fitted(SearchedCalls):
         if self.how.around:
             refuse_around_unapplied(self, self.small_dtype, causal=self.fit.causal)
         if self.joins_heads and self.fit.exact:
-            refuse_output_unapplied(self.ask, self.name, self.how, self.small_dtype)
+            refuse_output_unapplied(self, self.ask, self.small_dtype)
         # An inexact one is judged as it is: what is added may depend on the size of the rest.
         if self.how.residual and self.fit.exact and self.how.parts & {"out", "v"}:
             self.above_residual = ABOVE_RESIDUAL

@@ -196,7 +196,10 @@ class Interpretation:
         how = next((_APPLIED[each[0]] for each in axes if each[0] in _APPLIED), last)
         lies = next((_LIES[a] for each in axes for a in each if a in _LIES), "")
         shown = ", ".join(name.removesuffix(".weight") for name in held)
-        more = [each for each in (how, f"rows {lies}" if lies else "") if each]
+        packed = (s for s in self.slots if len(s.parts) == 3 and s.parts != names.ROWS)
+        order = next((s.parts for s in packed if names.parts(s.path) != s.parts), ())
+        said = f"in the order {', '.join(order)}" if order else ""
+        more = [each for each in (how, f"rows {lies}" if lies else "", said) if each]
         if not self.parts:
             return f"no projection weights but `{shown}`, filled with the identity"
         return f"{shown} {' and '.join(more)}".strip()

@@ -33,9 +33,9 @@ PARTS: dict[str, tuple[str, ...]] = {
 PARTS |= {"".join(order): order for order in permutations(ROWS)}
 PARTS |= {"".join(map(dict(zip(_LETTERS.values(), _LETTERS, strict=True)).get, order)): order  # type: ignore[arg-type]
           for order in permutations(ROWS)}  # fmt: skip
-# Of transformers that name a convolution of width 1 `c_attn`.
+# Of transformers that name a convolution of width 1 `c_attn`, and of those who write it out.
 PARTS |= {f"c{word}": tuple(word) for word in ("q", "k", "v", "kv", "qkv")}
-PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "in": ROWS, "cattn": ROWS}
+PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "in": ROWS, "cattn": ROWS, "cattention": ROWS}
 PARTS |= dict.fromkeys(("keyvalue", "keyvalues", "keysvalues"), ("k", "v"))
 _ALIKE = tuple(
     tuple(map(change, words))
@@ -47,7 +47,7 @@ _LEAVES = frozenset({
     "param", "parameters", "_parameters",
 })  # fmt: skip
 _WHOLES = tuple("".join(order) for order in permutations(ROWS))
-WHOLE = frozenset({"cattn"})  # words whose affixes belong to them
+WHOLE = frozenset({"cattn", "cattention"})  # words whose affixes belong to them
 
 
 def snake_case(name: str) -> str:

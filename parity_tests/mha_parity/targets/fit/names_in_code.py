@@ -13,6 +13,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit.argument_meanings import meanings
+from mha_parity.targets.fit.names import ROWS, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -114,6 +115,29 @@ def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(
         tuple(each) for (_, count), each in zip(counts, stored, strict=True) if count == len(each)
     )
+
+
+def orders_unpacked(kind: type) -> dict[str, tuple[str, ...]]:
+    """Return the order of q, k and v in what a class unpacks from a module's output, by its name.
+
+    Of `k, q, v = self.c_attn(x).split(n, dim=2)` it is k, q, v; none where two disagree.
+    """
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for each in _nodes(kind):
+        target = each.targets[0] if isinstance(each, ast.Assign) else None
+        if not isinstance(each, ast.Assign) or not isinstance(target, ast.Tuple):
+            continue
+        order = tuple(part for name in target.elts for part in parts(_last_name(name)))
+        calls = [n.func for n in ast.walk(each.value) if isinstance(n, ast.Call)]
+        owners = {f.attr for f in calls if isinstance(f, ast.Attribute) and _is_self(f.value)}
+        if sorted(order) == sorted(ROWS):
+            for owner in owners:
+                found.setdefault(owner, set()).add(order)
+    return {owner: orders.pop() for owner, orders in found.items() if len(orders) == 1}
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def strings_compared(kind: type) -> dict[str, tuple[str, ...]]:

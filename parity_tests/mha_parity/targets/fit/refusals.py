@@ -14,6 +14,7 @@ from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.conventions.signatures import forward, signature
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.fillers import filler_text
 from mha_parity.targets.fit.search import (
     MIN_CORRELATION,
@@ -41,7 +42,7 @@ FEW = 8  # interpretations that are tried at other lengths
 NO_FORWARD = "_forward_unimplemented"  # what torch.nn.Module has until a class defines one
 
 
-def refuse_output_unapplied(ask: Ask, name: str, how: Interpretation, dtype: str) -> None:
+def refuse_output_unapplied(convention: InterpretedCalls, ask: Ask, dtype: str) -> None:
     """Refuse a layer whose output projection, judged as the identity, is not applied as such.
 
     Raises
@@ -50,6 +51,7 @@ def refuse_output_unapplied(ask: Ask, name: str, how: Interpretation, dtype: str
         Filled with another matrix, the output is not what it was times that, plus the bias.
 
     """
+    name, how = convention.name, convention.how
     problem = trial_problem(how, "self", dtype)
     width, rng = problem.query.shape[-1], np.random.default_rng(SMALL.seed)
     w_out = rng.standard_normal((width, width)).astype(problem.dtype)
@@ -64,10 +66,25 @@ def refuse_output_unapplied(ask: Ask, name: str, how: Interpretation, dtype: str
     # The identity does not tell X @ W from X @ W.T, which a Linear computes.
     ways = (w_out.T,) if path.endswith(".weight") else (w_out.T, w_out)
     if not any(is_rounding(output, mixed @ way + b_out) for way in ways):
+        shared = _names_of_one(convention, problem, path.rpartition(".")[0])
         raise TargetError(
-            f"got {name}, but the output is not that of its heads times `{path}`, as "
+            f"got {name}, but {', '.join(shared)} are one module, so that q, k, v and out have the "
+            "same weights; make each its own, as copy.deepcopy does."
+            if shared
+            else f"got {name}, but the output is not that of its heads times `{path}`, as "
             f"torch's out_proj.weight; apply it so, or {ADAPTER}."
         )
+
+
+def _names_of_one(convention: InterpretedCalls, problem: Problem, path: str) -> list[str]:
+    """Return the paths at which a layer holds the module of one, if these are four or more."""
+    layer = convention.build(problem, Arguments(problem, convention.library))
+    if not is_module(layer):
+        return []
+    module = layer.get_submodule(path)
+    every = layer.named_modules(remove_duplicate=False)
+    same = [f"`{found}`" for found, each in every if each is module]
+    return same if len(same) >= len((*names.ROWS, "out")) else []
 
 
 def refuse_around_unapplied(convention: InterpretedCalls, dtype: str, *, causal: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit import names
@@ -42,6 +42,23 @@ class SortedLeaves:
     def convolves(self) -> bool:
         """Whether convolutions project, whose inputs have their channels first."""
         return any(leaf.owner in CONVOLUTIONS for leaf, _, _ in self.weights)
+
+    def in_orders(self, orders: Mapping[str, tuple[str, ...]]) -> SortedLeaves:
+        """Return the same with parts in the order that the code unpacks a module's output in.
+
+        ``orders`` has it by the module's name. A name that spells the order is held to it.
+        """
+
+        def ordered(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
+            owner = leaf.path.rpartition(".")[0]
+            spelled = names.parts(owner) and names.stem(owner) not in names.WHOLE
+            return parts if spelled or parts != names.ROWS else orders.get(owner, parts)
+
+        weights, biases = (
+            tuple((leaf, ordered(leaf, parts), head) for leaf, parts, head in each)
+            for each in (self.weights, self.biases)
+        )
+        return replace(self, weights=weights, biases=biases)
 
 
 def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
