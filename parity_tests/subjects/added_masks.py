@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+LOG2E = 1.4426950408889634
+
 
 def begun(query, key, value, attn_mask=None):
     """Return (N, H, L, D).
@@ -48,3 +50,23 @@ def broadcast_bias(q, k, v, bias=None):
     odds = torch.exp(scores - largest.masked_fill(largest.isinf(), 0.0))
     total = odds.sum(dim=-1, keepdim=True)
     return odds / total.masked_fill(total == 0, 1.0) @ v
+
+
+def in_base_two(q, k, v, bias=None):
+    """Wrong on purpose: log2(e) times the least number is -inf, and a row of these is NaN.
+
+    bias: float, broadcastable to (N, H, L, S), added to the scores; -inf hides a key.
+    """
+    scores = q @ k.mT * (q.shape[-1] ** -0.5 * LOG2E)
+    scores = scores if bias is None else scores + bias * LOG2E
+    powers = torch.exp2(scores - scores.amax(dim=-1, keepdim=True))
+    return powers @ v / powers.sum(dim=-1, keepdim=True)
+
+
+def scaled_with_it(q, k, v, bias=None):
+    """Wrong on purpose: the mask is scaled with the scores.
+
+    bias: float, broadcastable to (N, H, L, S), added to the scores; -inf hides a key.
+    """
+    scores = q @ k.mT if bias is None else q @ k.mT + bias
+    return (scores * q.shape[-1] ** -0.5).softmax(dim=-1) @ v

@@ -168,3 +168,22 @@ class BooleansOnOnePath(nn.Module):
         scores = q @ k.mT / q.shape[-1] ** 0.5
         weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
         return self.out((weights @ v).transpose(1, 2).flatten(2)), weights
+
+
+class HeadsOfTheCall(nn.Module):
+    """Right: without weights, and its call gets the number of heads and their width."""
+
+    def forward(self, query, key, value, num_head, dim_head, mask=None):
+        """Return (N, L, E). mask: True hides, (N, 1, 1, S)."""
+        heads = (
+            x.view(*x.shape[:2], num_head, dim_head).transpose(1, 2) for x in (query, key, value)
+        )
+        return attend(*heads, mask=mask).transpose(1, 2).flatten(2)
+
+
+class HeadsOfTheCallExchanged(HeadsOfTheCall):
+    """Wrong: splits the rows by the width of a head, and not by their number."""
+
+    def forward(self, query, key, value, num_head, dim_head, mask=None):
+        """Return (N, L, E)."""
+        return super().forward(query, key, value, dim_head, num_head, mask)

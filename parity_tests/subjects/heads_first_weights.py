@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from weight_dictionaries import attend as merged
+from weight_dictionaries import dense, split
+
 
 def project(rows, weight, bias):
     """Return rows (N, L, E) as heads (N, H, L, D)."""
@@ -44,3 +47,15 @@ def of_two_inputs_scaled(params, x_q, x_kv, mask=None, bias=None):
     """Wrong: the bias is scaled together with the scores."""
     width = params["wq"].shape[-1]
     return of_two_inputs(params, x_q, x_kv, mask, None if bias is None else bias / width**0.5)
+
+
+def read_by_another_file(params, x, num_heads):
+    """Right: what reads weight and bias of each Linear is a function of another file."""
+    q, k, v = (split(dense(params[name], x), num_heads) for name in ("q", "k", "v"))
+    return dense(params["out"], merged(q, k, v))
+
+
+def read_by_another_file_crossed(params, x, num_heads):
+    """Wrong: the same, with keys and values exchanged."""
+    q, k, v = (split(dense(params[name], x), num_heads) for name in ("q", "k", "v"))
+    return dense(params["out"], merged(q, v, k))

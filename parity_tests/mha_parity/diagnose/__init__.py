@@ -15,6 +15,7 @@ from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.digits import error_analysis
 from mha_parity.diagnose.inverted_masks import inverted_masks
+from mha_parity.diagnose.least_numbers import least_numbers
 from mha_parity.diagnose.log_sum_exp import wrong_log_sum_exp
 from mha_parity.diagnose.small_errors import small_errors
 
@@ -78,7 +79,11 @@ def diagnose(
     wrong = (o for o in session.seen if o.failing and not o.problem.masked_rows().any())
     if extra and not findings and not any(wrong):
         return extra
-    if plain := inverted_masks(candidate) or output_axes.name_axis_order(session.seen):
+    if plain := (
+        inverted_masks(candidate)
+        or output_axes.name_axis_order(session.seen)
+        or least_numbers(candidate, session.seen)
+    ):
         return (*findings, *plain)
     named = session.names()
     where = session.measurements.crashes if crashes else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mha_parity.core.verdict import Diagnosis
@@ -44,8 +45,9 @@ def diagnosed(
     What one failing case needs is held against the ``shrunk`` ones.
     """
     # The products of a diagnosis are many and small: threads that wait for each other's cores take
-    # three times the processor time.
-    with threadpool_limits(1):
+    # three times the processor time. Of rows that see no key all scores are -inf, and their
+    # differences are NaN, which fits nothing.
+    with threadpool_limits(1), np.errstate(invalid="ignore"):
         found = _diagnosed(candidate, failing, settings, shrunk)
     state = next((each for each in over_run if each.check == STATELESSNESS), None)
     if state is None or any(each.bug and each.confident for each in found):

@@ -19,14 +19,18 @@ judged = checks_of("called_in_part.py", cases=60, dtypes=("float64",))
 of_tensors = checks_of("own_tensors.py", cases=40)
 
 
-@pytest.mark.parametrize("name", ["States", "MaskOfItself", "HidesTheFuture", "InferenceBySwitch"])
+@pytest.mark.parametrize(
+    "name", ["States", "MaskOfItself", "HidesTheFuture", "InferenceBySwitch", "HeadsOfTheCall"]
+)
 def test_right_ones_pass(name: str) -> None:
     """Built without a configuration that is None by default, or with a number for one that is."""
     verdict = judged(name)
     assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
 
 
-@pytest.mark.parametrize("name", ["StatesExchanged", "MaskOfItselfHalved", "LeaksTheFuture"])
+@pytest.mark.parametrize(
+    "name", ["StatesExchanged", "MaskOfItselfHalved", "LeaksTheFuture", "HeadsOfTheCallExchanged"]
+)
 def test_wrong_ones_fail(name: str) -> None:
     """Each by what its right twin does."""
     assert Outcome.FAIL == judged(name).outcome

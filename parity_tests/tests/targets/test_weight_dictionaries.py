@@ -67,6 +67,13 @@ def test_weights_and_biases_may_have_the_heads_first() -> None:
     assert Outcome.FAIL == heads_first("crossed", fail_fast=True).outcome
 
 
+def test_names_that_a_function_of_another_file_reads_are_known() -> None:
+    """Kills keys of the same module alone, by which what a helper reads was no name."""
+    elsewhere = checks_of("heads_first_weights.py", cases=20, dtypes=("float64",))
+    assert Outcome.PASS == elsewhere("read_by_another_file").outcome
+    assert Outcome.FAIL == elsewhere("read_by_another_file_crossed", fail_fast=True).outcome
+
+
 def test_masks_of_jax_s_names_do_not_make_it_jax_s_attention() -> None:
     """Kills a convention by `mask` and `bias` alone, in which no call of such a function answered.
 

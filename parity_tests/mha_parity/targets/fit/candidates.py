@@ -183,7 +183,8 @@ class Layers:
         named = parameters.of_callable(forward(layer))
         around, leaves = around_torchs(layer_arrays.leaves(layer))
         kept = _sorted(layer, leaves)
-        by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
+        in_call = any(roles.heads for roles in call_roles.of_layer(named))
+        by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind)) or in_call
         by_name = by_name and not one_head
         number = _heads(one_head=one_head, known=by_name or not kept.weights)
         unread: frozenset[str] = frozenset()
@@ -219,7 +220,7 @@ class Layers:
                     continue
                 many = by_name and heads > 1
                 if not projected:
-                    by_rows = construction.has("heads") and arrangement == "rows"
+                    by_rows = (construction.has("heads") or in_call) and arrangement == "rows"
                     many = arrangement in OF_HEADS or by_rows
                 how = Interpretation(
                     roles, layout, arrangement, construction, slots, norms, around, many_heads=many,

@@ -9,6 +9,7 @@ import re
 import textwrap
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -85,13 +86,14 @@ def numbers_read(function: Any) -> dict[str, str]:
 
 
 def keys_read(function: Any) -> tuple[str, ...]:
-    """Return the words among the strings of a function and of those of its module that it calls.
+    """Return the words among the strings of a function and of those of its folder that it calls.
 
     Behind them each word with each ending of theirs, as `.weight` of f"{name}.weight".
     """
     found: dict[str, None] = {}
     endings: dict[str, None] = {}
     todo, seen = [inspect.unwrap(function)], set()
+    folder = _folder(todo[0])
     while todo:
         each = todo.pop()
         seen.add(id(each))
@@ -99,8 +101,14 @@ def keys_read(function: Any) -> tuple[str, ...]:
         found |= {word: None for word in _strings(code) if word.isidentifier()}
         endings |= {text: None for text in _strings(code) if _ENDING.fullmatch(text)}
         called = (inspect.unwrap(scope[n]) for n in _names(code) if callable(scope.get(n)))
-        todo += [f for f in called if id(f) not in seen and f.__module__ == function.__module__]
+        todo += [f for f in called if id(f) not in seen and _folder(f) == folder]
     return (*found, *(word + ending for word in found for ending in endings))
+
+
+def _folder(function: Any) -> str | None:
+    """Return the folder of the file of a function, or None of what has no code."""
+    code = getattr(function, "__code__", None)
+    return None if code is None else str(Path(code.co_filename).parent)
 
 
 def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:

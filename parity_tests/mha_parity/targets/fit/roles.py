@@ -191,9 +191,12 @@ def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment
     taken = {name for name, _ in found}
     left = [p for p in named if p.default is p.empty and p.name not in taken]
     lengths = tuple(p.name for p in left if _is_length(p))
-    none = tuple(p.name for p in left if p.name not in lengths)
+    of_heads = {p.name: m for p in left if (m := meanings(p.name)[:1]) in OF_HEADS}
+    none = tuple(p.name for p in left if p.name not in {*lengths, *of_heads})
     sized = ParameterAssignment(
         found,
+        heads=next((name for name, meaning in of_heads.items() if meaning == HEADS), ""),
+        sizes=tuple((name, *meaning) for name, meaning in of_heads.items() if meaning != HEADS),
         none=none,
         lengths=(*lengths, *filter(None, (height,))),
         ones=tuple(filter(None, (width,))),
@@ -350,6 +353,8 @@ def _of_others(
 # What a function may want the scale by.
 SCALES = frozenset({("head_dim",), ("root",)})
 KV_HEADS = ("kv_heads",)
+HEADS = ("heads",)
+OF_HEADS = frozenset({HEADS, ("head_dim",)})
 _NEVER_INPUT = frozenset({
     Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.DROPOUT, Role.CACHE, Role.RETURN,
     Role.POSITIONS,
