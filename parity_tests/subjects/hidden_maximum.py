@@ -48,3 +48,11 @@ def approximated(query, key, value, attn_mask=None, is_causal=False):
     top = scores.masked_fill(~keep, -torch.inf).amax(dim=-1, keepdim=True)
     powers = (1 + torch.where(keep, scores - top, 0) / 1024) ** 1024 * keep
     return powers / powers.sum(dim=-1, keepdim=True) @ value
+
+
+def of_all_flushed(query, key, value, attn_mask=None, is_causal=False):
+    """Wrong on purpose as ``of_all``: NaN, and from where exp is subnormal, which it flushes to 0."""
+    scores, keep = scores_and_keep(query, key, attn_mask, is_causal)
+    powers = torch.exp(scores - scores.amax(dim=-1, keepdim=True)) * keep
+    powers = torch.where(powers < torch.finfo(powers.dtype).tiny, 0, powers)
+    return powers / powers.sum(dim=-1, keepdim=True) @ value

@@ -13,6 +13,7 @@ from subject_checks import check_subject, load_subject
 LIMITS = {
     "of_all": ("by 720 … 752 in float64, by 96 … 128 in float32", HIDDEN_IN_MAXIMUM),
     "hidden_behind_exp": ("by 704 … 720 in float64, by 80 … 96 in float32", EXP_OVERFLOWS),
+    "of_all_flushed": ("by 704 … 720 in float64, by 80 … 96 in float32", HIDDEN_IN_MAXIMUM),
     "of_visible": (),
     "approximated": (),
 }

@@ -165,7 +165,7 @@ def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
         if shown:
             found[kind] = shown
         overflows = overflows or any(
-            x is not None and _is_at_overflow(x, name) for name, x in limits.items()
+            x is not None and _is_at_overflow(caller, kind, name, x) for name, x in limits.items()
         )
     if found:
         cause, remedy = (
@@ -178,10 +178,18 @@ def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
         )
 
 
-def _is_at_overflow(limit: tuple[int, int, str], dtype: str) -> bool:
-    """Return whether NaN stands from where exp overflows, which is before it underflows to 0."""
+def _is_at_overflow(caller: Caller, kind: str, dtype: str, limit: tuple[int, int, str]) -> bool:
+    """Return whether NaN stands from where exp overflows, which is before it underflows to 0.
+
+    Where small numbers are flushed to 0, as XLA does, it underflows at a difference that is less by
+    1.4: the whole number between is right where it overflows, and asked.
+    """
     right, wrong, content = limit
-    return content == "NaN" and right < np.log(np.finfo(dtype).max) <= wrong
+    largest = float(np.log(np.finfo(dtype).max))
+    if content != "NaN" or not right < largest <= wrong:
+        return False
+    asked = _hidden_key(caller, kind, dtype, int(largest))
+    return asked is not None and not _is_wrong_where_hidden(caller.ask_problems([asked])[0])
 
 
 def _is_wrong_where_hidden(trial: CallResult) -> bool:
