@@ -32,7 +32,7 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
 from mha_parity.targets.fit.argument_meanings import alike_kv_heads, whole_windows
 from mha_parity.targets.fit.roles import infer_inputs, is_no_input
-from mha_parity.targets.masks.mask_format import MaskArgument
+from mha_parity.targets.masks.mask_format import MaskArgument, MaskFormat
 
 if TYPE_CHECKING:
     import inspect
@@ -85,6 +85,7 @@ class Convention(ABC):
     trial_dtype = ""
     # The mask parameters whose meaning the convention knows; all others are searched for.
     own_masks: frozenset[str] = frozenset()
+    read_beside: tuple[tuple[str, MaskFormat], ...] = ()  # without which others are not read
     of_one_length: bool = False  # an object takes calls of the length alone that it was built for
     of_one_batch: bool = False  # the same may hold of the number of samples
     joins_heads: bool = False  # by a matrix of its own, which is filled with the identity
@@ -262,10 +263,9 @@ class Convention(ABC):
     def _mask_values(self, problem: Problem, of: str) -> dict[str, MaskArgument]:
         found = None
         if self._tried is not None:
-            found = {
-                key: value if isinstance(value, MaskArgument) else MaskArgument(value)
-                for key, value in self._tried.items()
-            }
+            found = {key: taken.hiding_nothing(problem) for key, taken in self.read_beside}
+            tried = self._tried.items()
+            found |= {k: v if isinstance(v, MaskArgument) else MaskArgument(v) for k, v in tried}
         if found is None:
             plan = self.masks
             # A required mask has a plan before it is known whether the future is hidden.

@@ -20,7 +20,7 @@ from mha_parity.core.arrays import softmax, split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import AXES, has_one_kv_head
 from mha_parity.core.problem import INPUTS
-from mha_parity.targets.masks.mask_format import SWITCH, MaskContent
+from mha_parity.targets.masks.mask_format import SWITCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,8 +95,7 @@ class MaskExperiment:
         A switch is passed as True.
         """
         problem = make_problem(self.problem.case.replace(**sizes))
-        nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
-        value = True if taken.kind == SWITCH else taken.value(nothing, problem.dtype)
+        value = True if taken.kind == SWITCH else taken.hiding_nothing(problem)
         try:
             self.convention.answer_with(problem, {parameter.key: value})
         except CandidateError as error:

@@ -26,6 +26,7 @@ from mha_parity.targets.masks.mask_format import (
 from mha_parity.targets.masks.mask_gradients import with_gradients_tried
 from mha_parity.targets.masks.other_values import answered_otherwise
 from mha_parity.targets.masks.plan import MaskPlan
+from mha_parity.targets.masks.query_pairs import beside_queries
 from mha_parity.targets.masks.requirement import (
     by_documentation,
     by_name,
@@ -106,6 +107,7 @@ def _found(
         return with_documented_integers(subject, entry, square, result)
 
     results = tuple(found(each) for each in wanted)
+    results = beside_queries(convention, results, found)
     if any(taken.kind == SWITCH for each in results for taken in each.taken):
         results = tuple(replace(each, replaces_causal=False) for each in results)  # it has the rule
     return _by_inputs(convention, layout, results)

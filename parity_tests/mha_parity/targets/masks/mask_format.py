@@ -15,6 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
+    from mha_parity.core.problem import Problem
 
 Axes = tuple[str, ...]
 LENGTHS, SWITCH, ADDED = "lengths", "switch", "added"
@@ -145,6 +146,11 @@ class MaskFormat:
         return (
             MaskObject(found, self.attributes) if self.attributes and found is not None else found
         )
+
+    def hiding_nothing(self, problem: Problem) -> MaskArgument:
+        """Return the value that hides nothing of a problem."""
+        nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
+        return MaskArgument(self.value(nothing, problem.dtype), self.axes)
 
     def _value(self, content: MaskContent, dtype: np.dtype[Any]) -> Any:
         if self.kind == SWITCH:
