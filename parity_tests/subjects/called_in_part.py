@@ -187,3 +187,35 @@ class HeadsOfTheCallExchanged(HeadsOfTheCall):
     def forward(self, query, key, value, num_head, dim_head, mask=None):
         """Return (N, L, E)."""
         return super().forward(query, key, value, dim_head, num_head, mask)
+
+
+class HeadsOfTheCallMixed(HeadsOfTheCall):
+    """Wrong: a head is every H-th channel, which one head alone does not show."""
+
+    def forward(self, query, key, value, num_head, dim_head, mask=None):
+        """Return (N, L, E)."""
+        heads = (x.unflatten(-1, (dim_head, num_head)).mT.flatten(2) for x in (query, key, value))
+        return super().forward(*heads, num_head, dim_head, mask)
+
+
+class HeadsOfOneInput(nn.Module):
+    """Right: self-attention of projected rows, with the number of heads and their width."""
+
+    def forward(self, x, n_heads, d_head):
+        """Return (N, L, E)."""
+        rows = x.unflatten(-1, (n_heads, d_head)).transpose(1, 2)
+        return attend(rows, rows, rows).transpose(1, 2).flatten(2)
+
+
+class HeadMaskWanted(nn.Module):
+    """Right: `head_mask` is required, and is no number of heads."""
+
+    def __init__(self, embed_dim):
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
+
+    def forward(self, x, head_mask):
+        """Return (N, L, E) of one head."""
+        found = attend(*(split(f(x), 1) for f in (self.q, self.k, self.v)))
+        found = found if head_mask is None else found * head_mask
+        return self.out(found.transpose(1, 2).flatten(2))

@@ -60,3 +60,7 @@ class HeadsOfRows(_Core):
 
 class HeadsOfSamples(_Core):
     """Wrong on purpose: takes (batch, seq, heads, dim), and attends over samples."""
+
+
+class HeadsBeforeRows(_Core):
+    """Wrong on purpose: takes (B, H, T, D), and attends over samples."""

@@ -31,6 +31,16 @@ class KeysFirst(_Packed):
         return self.attend(q, k, v)
 
 
+class HeldFirst(_Packed):
+    """Self-attention of (B, T, C), causal."""
+
+    def forward(self, x):
+        """Attend; a variable holds the output before it is unpacked, to a list."""
+        held = self.c_attention(x)
+        [k, q, v] = held.chunk(3, dim=-1)
+        return self.attend(q, k, v)
+
+
 class SaysTwice(_Packed):
     """Self-attention of (B, T, C), causal."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,18 +32,20 @@ def float32_units(
 ) -> float | None:
     """Return the error of a failing answer to float64, in units of what float32 is allowed.
 
-    None where the answer is to another dtype, fails by more than its numbers, or is wrong by the
-    bounds of float32 too.
+    None where the answer is to another dtype, fails by more than its numbers, is not finite where
+    it should be, or is wrong by the bounds of float32 too; and where numbers of the problem have no
+    neighbour in float32, as the least ones of a mask.
     """
     failed = [each for each in check_results if each.severity.fails]
     if problem.case.dtype != "float64" or {each.severity for each in failed} != {Severity.WRONG}:
         return None
-    if not asks_torch():
+    if not asks_torch() or not all(math.isfinite(each.error) for each in failed):
         return None
-    found = _in_float32(answer)
-    if (np.isinf(found.output) & np.isfinite(answer.output)).any():
+    found, narrow = _in_float32(answer), _cast(problem)
+    if _overflows(answer.output, found.output) or any(
+        _overflows(getattr(problem, name), getattr(narrow, name)) for name in _arrays(problem)
+    ):
         return None
-    narrow = _cast(problem)
     reference = reference_answer(narrow)
     results = judge_answer(narrow, reference, found)
     if problem.case.gradients == "yes":
@@ -67,13 +70,23 @@ def _in_float32(answer: Answer) -> Answer:
         )
 
 
+def _overflows(wide: Array, narrow: Array) -> bool:
+    """Return whether a finite number of an array is infinite in fewer bits."""
+    return bool((np.isinf(narrow) & np.isfinite(wide)).any())
+
+
+def _arrays(problem: Problem) -> list[str]:
+    """Return the names of the float arrays of a problem."""
+    held = ((field.name, getattr(problem, field.name)) for field in dataclasses.fields(problem))
+    return [n for n, a in held if isinstance(a, np.ndarray) and a.dtype == problem.dtype]
+
+
 def _cast(problem: Problem) -> Problem:
     """Return the problem with its float arrays rounded to float32; one object stays one."""
     cast: dict[int, Array] = {}
     changes: dict[str, object] = {"case": problem.case.replace(dtype=INSIDE)}
     with np.errstate(over="ignore"):
-        for field in dataclasses.fields(problem):
-            array = getattr(problem, field.name)
-            if isinstance(array, np.ndarray) and array.dtype == problem.dtype:
-                changes[field.name] = cast.setdefault(id(array), array.astype(numpy_dtype(INSIDE)))
+        for name in _arrays(problem):
+            array = getattr(problem, name)
+            changes[name] = cast.setdefault(id(array), array.astype(numpy_dtype(INSIDE)))
     return problem.replace(**changes)

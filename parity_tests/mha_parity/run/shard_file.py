@@ -117,7 +117,7 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "parameters": {name: bool(passed) for name, passed in result.parameters.items()},
         "answer_dtype": result.answer_dtype,
         "held": list(result.held),
-        "float32_units": result.float32_units,
+        "float32_units": None if result.float32_units is None else _number(result.float32_units),
     }
 
 
@@ -136,7 +136,7 @@ def _case_result(entry: dict[str, Any]) -> CaseResult:
         parameters=entry["parameters"],
         answer_dtype=entry["answer_dtype"],
         held=tuple(entry["held"]),
-        float32_units=entry["float32_units"],
+        float32_units=None if entry["float32_units"] is None else float(entry["float32_units"]),
     )
 
 

@@ -109,15 +109,19 @@ def _with_arrays(
 
 
 def kept_places(results: Sequence[CaseResult]) -> Iterator[int]:
-    """Yield the places of the failures that keep their arrays, chunk by chunk."""
-    kept = 0
+    """Yield the places of the failures that keep their arrays, chunk by chunk.
+
+    Those that float32 in place of float64 explains, and others, are counted each.
+    """
+    kept = {True: 0, False: 0}
     for start in range(0, len(results), CHUNK_SIZE):
-        if kept >= KEPT_FAILURES:
-            return
         places = range(start, min(start + CHUNK_SIZE, len(results)))
-        for place in islice((p for p in places if results[p].fails), KEPT_FAILURES):
-            kept += 1
-            yield place
+        failing = [place for place in places if results[place].fails]
+        for explained in [each for each, count in kept.items() if count < KEPT_FAILURES]:
+            alike = (p for p in failing if (results[p].float32_units is not None) is explained)
+            for place in islice(alike, KEPT_FAILURES):
+                kept[explained] += 1
+                yield place
 
 
 def of_one_run(files: Sequence[tuple[str, Sequence[ShardRun]]]) -> list[list[ShardRun]]:

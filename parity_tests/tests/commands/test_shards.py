@@ -73,13 +73,14 @@ def _without_seconds(found: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "seconds"}
 
 
-@pytest.mark.repeats(2)
-@pytest.mark.parametrize("name", ["right", "wrong", "gain"])
+@pytest.mark.repeats(3)
+@pytest.mark.parametrize("name", ["right", "wrong", "float32", "gain"])
 def test_the_merged_verdict_is_that_of_the_run(
     name: str, gain: str, shards: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     """Counts, errors, accuracy, power, diagnosis, shrunk cases and status are equal; one note."""
-    target = {"right": RIGHT, "wrong": WRONG, "gain": gain}[name]
+    rounded = f"{SUBJECTS}/float32_inside.py:softmax_and_later_keys"
+    target = {"right": RIGHT, "wrong": WRONG, "gain": gain, "float32": rounded}[name]
     paths = shards(target)
     expected, whole = document(["check", target, *FEW], tmp_path / "whole.json")
     status, merged = document(["merge", *reversed(paths)], tmp_path / "merged.json")
@@ -145,13 +146,19 @@ def test_the_places_of_shards_are_those_of_the_run() -> None:
 
 
 def test_as_many_failures_keep_their_arrays_as_in_one_piece() -> None:
-    """Chunk by chunk up to 40 failures of each, until there are 40."""
+    """Chunk by chunk up to 40 of each, until there are 40; and 40 that float32 explains."""
 
     class Failing:
         fails = True
+        float32_units: float | None = None
+
+    class Rounded(Failing):
+        float32_units = 0.5
 
     found = list(kept_places([Failing()] * 300))  # type: ignore[list-item]
     assert list(range(40)) == found
+    mixed = list(kept_places([Rounded()] * 200 + [Failing()] * 100))  # type: ignore[list-item]
+    assert [*range(40), *range(200, 240)] == mixed
 
 
 def _written(found: dict[str, Any], path: Path) -> str:

@@ -20,7 +20,15 @@ of_tensors = checks_of("own_tensors.py", cases=40)
 
 
 @pytest.mark.parametrize(
-    "name", ["States", "MaskOfItself", "HidesTheFuture", "InferenceBySwitch", "HeadsOfTheCall"]
+    "name",
+    [
+        "States",
+        "MaskOfItself",
+        "HidesTheFuture",
+        "InferenceBySwitch",
+        "HeadsOfTheCall",
+        "HeadsOfOneInput",
+    ],
 )
 def test_right_ones_pass(name: str) -> None:
     """Built without a configuration that is None by default, or with a number for one that is."""
@@ -29,11 +37,25 @@ def test_right_ones_pass(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["StatesExchanged", "MaskOfItselfHalved", "LeaksTheFuture", "HeadsOfTheCallExchanged"]
+    "name",
+    [
+        "StatesExchanged",
+        "MaskOfItselfHalved",
+        "LeaksTheFuture",
+        "HeadsOfTheCallExchanged",
+        "HeadsOfTheCallMixed",
+    ],
 )
 def test_wrong_ones_fail(name: str) -> None:
     """Each by what its right twin does."""
     assert Outcome.FAIL == judged(name).outcome
+
+
+def test_a_mask_of_heads_is_no_number_of_heads() -> None:
+    """Kills the meaning of a part of a name, by which it got their number."""
+    verdict = judged("HeadMaskWanted")
+    assert 0 == verdict.failed, verdict
+    assert "head_mask" in verdict.sentence
 
 
 def test_what_hides_nearly_all_of_the_future_is_asked_as_causal() -> None:

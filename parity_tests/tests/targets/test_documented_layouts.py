@@ -10,6 +10,7 @@ from mha_parity.targets.fit.documented_layout import (
     SAMPLES_FIRST,
     documents_heads,
     documents_samples_first,
+    documents_samples_of_heads,
 )
 from subject_checks import checks_of
 
@@ -30,6 +31,25 @@ checked = checks_of("documented_layouts.py", cases=60, dtypes=("float64",))
 def test_what_documentation_says_of_heads(text: str, *, said: bool) -> None:
     """A tuple of four axes has one of heads, as its second or third."""
     assert said == documents_heads(documented(text))
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (True, "q (B, T, H, D)"),
+        (True, "(B, H, T, D)"),
+        (True, "(batch_size, num_queries, num_heads, head_dim)"),
+        (True, "b x t x h x d"),
+        (True, "n × heads × tokens × d"),
+        (False, "(L, N, H, D)"),
+        (False, "(T, B, H, D), inside (B, T, H, D)"),
+        (False, "(query, key, value, num_heads)"),
+        (False, "[sq, b, np, hn]"),
+    ],
+)
+def test_rows_of_heads_may_be_documented_behind_the_samples(text: str, *, said: bool) -> None:
+    """Heads may stand before the rows: the samples are first all the same."""
+    assert said == documents_samples_of_heads(documented(text))
 
 
 def documented(text: str) -> type:
@@ -66,8 +86,9 @@ def test_heads_of_rows_are_asked_with_masks_and_gradients() -> None:
 
 def test_heads_of_samples_that_are_documented_first_are_not_called_rows_first() -> None:
     """Attention over the first of four axes is no layout where that is documented as samples."""
-    with pytest.raises(TargetError, match=r"nearest tried: .*\(N, L, H, D\)"):
-        checked("HeadsOfSamples")
+    for name in ("HeadsOfSamples", "HeadsBeforeRows"):
+        with pytest.raises(TargetError, match=r"nearest tried: .*\(N, L, H, D\)"):
+            checked(name)
 
 
 @pytest.mark.parametrize(

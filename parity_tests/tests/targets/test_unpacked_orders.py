@@ -10,9 +10,10 @@ from subject_checks import checks_of
 checked = checks_of("unpacked_orders.py", cases=30, dtypes=("float64",))
 
 
-def test_an_order_of_its_own_holds_and_is_said() -> None:
+@pytest.mark.parametrize("name", ["KeysFirst", "HeldFirst"])
+def test_an_order_of_its_own_holds_and_is_said(name: str) -> None:
     """Trained by itself, such a layer is right: no name promises another order."""
-    verdict = checked("KeysFirst")
+    verdict = checked(name)
     assert Outcome.PASS is verdict.outcome, verdict.sentence
     said = "called with c_attention, c_projection as Linears and in the order k, q, v; (N, L, E)."
     assert said in verdict.notes

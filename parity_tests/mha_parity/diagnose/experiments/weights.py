@@ -21,6 +21,7 @@ from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFindin
 from mha_parity.diagnose.experiments.row_factors import row_factors
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
 from mha_parity.diagnose.experiments.scale import (
+    EXACT,
     PRECISELY,
     RIGHT_LAW,
     ROOT_ROUNDED,
@@ -334,7 +335,9 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
         )
     if almost := in_float32(found.reading.problem.head_dim, slopes[0]) or with_addend(caller):
         return almost
-    if abs(slopes[0] - 1) > found.atol:
+    # A slope rests on all weights: of 32 bits and more it is read as exactly as a scale is.
+    dtype = found.reading.problem.dtype
+    if abs(slopes[0] - 1) > (EXACT[dtype.name] if dtype.itemsize > 2 else found.atol):
         scale, expected = slopes[0] * found.reading.problem.scale, found.reading.problem.scale
         formula = law(measured(caller))
         at = next((n for n in range(4, 17) if f"{scale:.{n}g}" != f"{expected:.{n}g}"), 17)

@@ -74,6 +74,12 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"device", ("device",)),
 )  # fmt: skip
 PACKED = ("packed_columns", "packed_rows")
+SIZES_OF_HEADS = {
+    "heads": re.compile(
+        r"(n|num|nb|number_of)_?(attention_|attn_)?heads?|heads?_?(num|count)|nh|h"
+    ),
+    "head_dim": re.compile(r"(d|dim|size)_?(per_)?heads?|heads?_?(dim|size|width|channels)"),
+}
 WINDOW = re.compile(r"^(?!.*(context|ctx)).*window")
 
 
@@ -142,6 +148,12 @@ def random_source(*, streams: bool = False) -> Any:
 
 
 @cache
+def size_of_heads(name: str) -> str:
+    """Return "heads" or "head_dim" for a whole name of their number or width, "" for another."""
+    found = (said for said, known in SIZES_OF_HEADS.items() if known.fullmatch(name.lower()))
+    return next(found, "")
+
+
 def meanings(name: str) -> tuple[str, ...]:
     """Return what an argument of this name may mean; () if nothing is known."""
     if is_weight(name) and parts(name) and not PROBABILITY.search(name):

@@ -17,7 +17,11 @@ from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
-from mha_parity.targets.fit.documented_layout import documents_heads, documents_samples_first
+from mha_parity.targets.fit.documented_layout import (
+    documents_heads,
+    documents_samples_first,
+    documents_samples_of_heads,
+)
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
@@ -62,15 +66,20 @@ TRIED_FIRST = tuple(each for each in LAYOUTS if each[1] != "stacked")
 OF_ONE_INPUT = frozenset({"axial", "first_row"})
 # Arrangements in which the input may be added to the output.
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
-# Arrangements that come with the samples first, and with the rows first.
-OF_ROWS = frozenset({"rows", "rows_of_heads"})
+
+
+def _never_first(subject: Any) -> frozenset[str]:
+    """Return the arrangements whose rows are documented behind the samples."""
+    if documents_samples_first(subject):
+        return frozenset({"rows", "rows_of_heads"})
+    return frozenset({"rows_of_heads"} if documents_samples_of_heads(subject) else ())
 
 
 def function_interpretations(function: Any) -> Iterator[Interpretation]:
     """Yield how a function may be meant, by its parameters and by the names that its code reads."""
     named = parameters.of_callable(function)
     keys, unpacked = keys_read(function), names_unpacked(function)
-    numbers, samples_first = numbers_read(function), documents_samples_first(function)
+    numbers, not_first = numbers_read(function), _never_first(function)
     for roles in call_roles.function_roles(named, keys, unpacked):
         many = roles.has_many_heads or bool(numbers)
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
@@ -82,7 +91,7 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
             heads = arrangement in OF_HEADS
             if heads and (roles.weights or (roles.heads and not documents_heads(function))):
                 continue
-            if samples_first and arrangement in OF_ROWS and layout != "batch_first":
+            if arrangement in not_first and layout != "batch_first":
                 continue
             many_heads = many or heads
             if arrangement not in OF_CONVOLUTIONS | OF_ONE_INPUT | {"grid"}:
@@ -183,7 +192,8 @@ class Layers:
         named = parameters.of_callable(forward(layer))
         around, leaves = around_torchs(layer_arrays.leaves(layer))
         kept = _sorted(layer, leaves)
-        in_call = any(roles.heads for roles in call_roles.of_layer(named))
+        with_heads = not construction.has("heads", "head_dim")
+        in_call = any(r.heads for r in call_roles.of_layer(named, with_heads=with_heads))
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind)) or in_call
         by_name = by_name and not one_head
         number = _heads(one_head=one_head, known=by_name or not kept.weights)
@@ -207,10 +217,11 @@ class Layers:
                 *call_roles.with_optional_masks(named),
                 *call_roles.with_random_keys(named),
                 *(each for roles in call_roles.of_layer(named) for each in in_containers(roles)),
+                *(call_roles.of_layer(named) if in_call else ()),
             ]  # tried where no other call is answered
             answers = False
             for roles, (layout, arrangement), slots in itertools.product(
-                [*call_roles.of_layer(named), *rest],
+                [*call_roles.of_layer(named, with_heads=with_heads), *rest],
                 self._layouts(kept, projected=projected, full_width=kind == FULL_WIDTH),
                 found,
             ):
@@ -243,7 +254,7 @@ class Layers:
         by_width = sorted(
             TRIED_FIRST, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves
         )
-        samples_first = documents_samples_first(self.kind)
+        not_first = _never_first(self.kind)
         return [
             (layout, arrangement)
             for layout, arrangement in by_width
@@ -251,7 +262,7 @@ class Layers:
             and not (arrangement in OF_CONVOLUTIONS and not projected)
             and not (full_width and arrangement != "rows")
             and not (arrangement == "first_row" and not projected)
-            and not (samples_first and arrangement in OF_ROWS and layout != "batch_first")
+            and not (arrangement in not_first and layout != "batch_first")
         ]
 
     def _near(self, how: Interpretation, *, projected: bool) -> Iterator[Interpretation]:
@@ -262,7 +273,7 @@ class Layers:
         single = layout == "unbatched" and arrangement == "rows"
         if self.answered and (single or (layout == "batch_first" and arrangement in ADDED_TO)):
             yield replace(how, residual=True)
-        if how.many_heads and not projected and arrangement == "rows":
+        if how.many_heads and not (projected or how.roles.heads) and arrangement == "rows":
             yield replace(how, many_heads=False)
 
     def _slots(self, kept: SortedLeaves, heads: int) -> tuple[str, list[tuple[weights.Slot, ...]]]:

@@ -31,8 +31,19 @@ _ROWS_FIRST = re.compile(
     r"|batch_first\s*=\s*False",
     re.IGNORECASE,
 )
-_HEADS_OF_SAMPLES = re.compile(_tuple_of(f"(?:{SAMPLES}|n)", ROWS, HEADS, WIDTH), re.IGNORECASE)
-_HEADS_OF_ROWS = re.compile(_tuple_of(ROWS, f"(?:{SAMPLES}|n)", HEADS, WIDTH), re.IGNORECASE)
+_OF_ROWS = rf"(?:{ROWS}|(?:n|num)_(?:quer(?:y|ies)|keys?))"
+_OF_SAMPLES = f"(?:{SAMPLES}|n)"
+_HEADS_OF_SAMPLES = re.compile(
+    f"{_tuple_of(_OF_SAMPLES, _OF_ROWS, HEADS, WIDTH)}"
+    rf"|\b{_OF_SAMPLES}\s*[x×*]\s*{_OF_ROWS}\s*[x×*]\s*{HEADS}\b",
+    re.IGNORECASE,
+)
+_HEADS_BEFORE_ROWS = re.compile(
+    f"{_tuple_of(_OF_SAMPLES, HEADS, _OF_ROWS, WIDTH)}"
+    rf"|\b{_OF_SAMPLES}\s*[x×*]\s*{HEADS}\s*[x×*]\s*{_OF_ROWS}\b",
+    re.IGNORECASE,
+)
+_HEADS_OF_ROWS = re.compile(_tuple_of(_OF_ROWS, _OF_SAMPLES, HEADS, WIDTH), re.IGNORECASE)
 _WITH_HEADS = re.compile(
     rf"{_tuple_of('[^,()]+', HEADS, '[^,()]+', '[^,()]+')}"
     rf"|{_tuple_of('[^,()]+', '[^,()]+', HEADS, '[^,()]+')}",
@@ -52,6 +63,13 @@ def documents_samples_first(subject: Any) -> bool:
         for orders in ((_SAMPLES_FIRST, _HEADS_OF_SAMPLES), (_ROWS_FIRST, _HEADS_OF_ROWS))
     )
     return samples and not rows
+
+
+def documents_samples_of_heads(subject: Any) -> bool:
+    """Return whether a class or function documents arrays with heads whose rows are not first."""
+    text = _documentation(subject)
+    samples = _HEADS_OF_SAMPLES.search(text) or _HEADS_BEFORE_ROWS.search(text)
+    return bool(samples) and not _HEADS_OF_ROWS.search(text)
 
 
 def documents_heads(subject: Any) -> bool:

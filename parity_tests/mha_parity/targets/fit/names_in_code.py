@@ -128,24 +128,32 @@ def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:
 def orders_unpacked(kind: type) -> dict[str, tuple[str, ...]]:
     """Return the order of q, k and v in what a class unpacks from a module's output, by its name.
 
-    Of `k, q, v = self.c_attn(x).split(n, dim=2)` it is k, q, v; none where two disagree.
+    Of `k, q, v = self.c_attn(x).split(n, dim=2)` it is k, q, v; none where two disagree. The output
+    may be held by a variable first.
     """
     found: dict[str, set[tuple[str, ...]]] = {}
-    for each in _nodes(kind):
-        target = each.targets[0] if isinstance(each, ast.Assign) else None
-        if not isinstance(each, ast.Assign) or not isinstance(target, ast.Tuple):
+    held: dict[str, set[str]] = {}
+    for each in (node for node in _nodes(kind) if isinstance(node, ast.Assign)):
+        target = each.targets[0]
+        called = _modules_called(each.value)
+        if isinstance(target, ast.Name):
+            held.setdefault(target.id, set()).update(called)
+        if not isinstance(target, ast.Tuple | ast.List):
             continue
         order = tuple(part for name in target.elts for part in parts(_last_name(name)))
-        calls = [n.func for n in ast.walk(each.value) if isinstance(n, ast.Call)]
-        owners = {f.attr for f in calls if isinstance(f, ast.Attribute) and _is_self(f.value)}
+        read = (n.id for n in ast.walk(each.value) if isinstance(n, ast.Name))
+        owners = called.union(*(held.get(name, set()) for name in read))
         if sorted(order) == sorted(ROWS):
             for owner in owners:
                 found.setdefault(owner, set()).add(order)
     return {owner: orders.pop() for owner, orders in found.items() if len(orders) == 1}
 
 
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
+def _modules_called(node: ast.AST) -> set[str]:
+    """Return the attributes of `self` that an expression calls."""
+    calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
+    own = (f for f in calls if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name))
+    return {f.attr for f in own if _last_name(f.value) == "self"}
 
 
 def strings_compared(kind: type) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.argument_meanings import meanings
+from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads
 from mha_parity.targets.fit.configurations import RecordingConfig
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
 from mha_parity.targets.fit.map_sizes import map_sizes
@@ -166,9 +166,17 @@ def is_key(name: str) -> bool:
     return bool(_KEY.match(name.lower()))
 
 
-def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
-    """Yield the roles of the parameters of a layer's call."""
+def of_layer(
+    named: Sequence[inspect.Parameter], *, with_heads: bool = False
+) -> Iterator[ParameterAssignment]:
+    """Yield the roles of the parameters of a layer's call.
+
+    ``with_heads``: it may get the number of heads, and their width, by whole names of these.
+    """
     named = _rows_required([p for p in named if p.name not in parameters.MODES])
+    required = [p for p in named if with_heads and p.default is p.empty]
+    of_heads = {p.name: said for p in required if (said := size_of_heads(p.name))}
+    named = [p for p in named if p.name not in of_heads]
     given = [
         (p.name, RANDOM if is_random_source(p.name) else FIRST_ROW)
         for p in named
@@ -191,12 +199,11 @@ def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment
     taken = {name for name, _ in found}
     left = [p for p in named if p.default is p.empty and p.name not in taken]
     lengths = tuple(p.name for p in left if _is_length(p))
-    of_heads = {p.name: m for p in left if (m := meanings(p.name)[:1]) in OF_HEADS}
-    none = tuple(p.name for p in left if p.name not in {*lengths, *of_heads})
+    none = tuple(p.name for p in left if p.name not in lengths)
     sized = ParameterAssignment(
         found,
-        heads=next((name for name, meaning in of_heads.items() if meaning == HEADS), ""),
-        sizes=tuple((name, *meaning) for name, meaning in of_heads.items() if meaning != HEADS),
+        heads=next((name for name, meaning in of_heads.items() if meaning == "heads"), ""),
+        sizes=tuple((name, meaning) for name, meaning in of_heads.items() if meaning != "heads"),
         none=none,
         lengths=(*lengths, *filter(None, (height,))),
         ones=tuple(filter(None, (width,))),
@@ -353,8 +360,6 @@ def _of_others(
 # What a function may want the scale by.
 SCALES = frozenset({("head_dim",), ("root",)})
 KV_HEADS = ("kv_heads",)
-HEADS = ("heads",)
-OF_HEADS = frozenset({HEADS, ("head_dim",)})
 _NEVER_INPUT = frozenset({
     Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.DROPOUT, Role.CACHE, Role.RETURN,
     Role.POSITIONS,
