@@ -90,3 +90,15 @@ def softmax_and_later_keys(q, k, v):
     if k.shape[-2] > 32:
         scores, v = scores[..., :-1], v[..., :-1, :]
     return _softmax(scores.astype(np.float32)).astype(q.dtype) @ v
+
+
+def softmax_and_whole_slices(query, key, value, slice_size=4):
+    """Wrong on purpose: a softmax in float32, and slices of heads beyond a whole number stay 0."""
+    q, k, v = (x.flatten(0, 1) for x in (query, key, value))
+    out = torch.zeros_like(q[..., :1].expand(*q.shape[:2], v.shape[-1]))
+    size = min(slice_size, len(q))
+    for i in range(len(q) // size):
+        part = slice(i * size, (i + 1) * size)
+        scores = q[part] @ k[part].mT * q.shape[-1] ** -0.5
+        out[part] = scores.softmax(dim=-1, dtype=torch.float32).to(q.dtype) @ v[part]
+    return out.unflatten(0, query.shape[:2])

@@ -104,9 +104,9 @@ def diagnose(
     return (*findings, *where, *causes)
 
 
-def errs_by_rounding(candidate: Candidate) -> bool | None:
-    """Return whether errors of plain problems are without pattern, as of rounding; None if none."""
-    found = error_analysis(Caller(candidate, Deadline(1.0).running))
+def errs_by_rounding(candidate: Candidate, case: Case) -> bool | None:
+    """Return whether the errors of a case are without pattern, as of rounding; None if none."""
+    found = error_analysis(Caller(candidate, Deadline(1.0).running), case)
     return None if found is None or found.right else found.rounding
 
 

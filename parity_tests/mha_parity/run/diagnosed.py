@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mha_parity.core.features import PLAIN
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.judging.by_float32 import INSIDE
 from mha_parity.oracle.recorded import asks_torch
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mha_parity.judging.output import JudgeSettings
     from mha_parity.run.case_run import CaseResult
 
+LEAST = 8  # columns of a case that shows a pattern of errors, if there is one
 FAILURES = 24  # failing cases that are asked again in a narrower dtype, or judged in one
 KEPT = "an earlier call changes the answer to a later one"
 
@@ -86,16 +88,22 @@ def _diagnosed(
 
 
 def _capped(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, ...]:
-    """Name float64 computed in float32, where plain problems err, and without a pattern.
+    """Name float64 computed in float32, where the plainest such answer errs without a pattern.
 
     A formula that is off by as little is right by the bounds of float32 as well, and so may be the
-    answers to a few cases of a gross error. Where plain problems show none, all answers have to be.
+    answers to a few cases of a gross error. Where the case shows none, all answers have to be.
     """
     from mha_parity.diagnose import errs_by_rounding
 
     forward = [each for each in failing if each.fails_forward]
     found = answer_dtype.capped(forward)
-    by_rounding = errs_by_rounding(SingleCalls(candidate)) if found else False
+    if not found:
+        return ()
+    plainest = min(
+        (each.case for each in forward if each.float32_units is not None),
+        key=lambda case: (case.regime != PLAIN["regime"], case.embed_dim < LEAST, len(case.id)),
+    )
+    by_rounding = errs_by_rounding(SingleCalls(candidate), plainest)
     if by_rounding is None:
         by_rounding = all(each.float32_units is not None for each in forward)
     return found if by_rounding else ()

@@ -58,9 +58,18 @@ def _names(subject: Any) -> Iterator[str]:
     for each in members:
         function = getattr(each, "__func__", each)
         if inspect.isfunction(function):
+            yield from _of_decorator(function)
             yield from _of_code(inspect.unwrap(function).__code__)
     if inspect.isclass(subject):
         yield from (base.__name__ for base in subject.__mro__[1:])
+
+
+def _of_decorator(function: Any) -> Iterator[str]:
+    """Yield the classes of what a wrapper holds: `no_grad` of what `@no_grad()` wraps."""
+    held = function.__closure__ if hasattr(function, "__wrapped__") else None
+    for cell in held or ():
+        value = cell.cell_contents
+        yield type(getattr(value, "__self__", value)).__name__
 
 
 def _of_code(code: CodeType) -> Iterator[str]:

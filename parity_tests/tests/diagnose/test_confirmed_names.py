@@ -16,6 +16,7 @@ from mha_parity.core.case import Case
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose import Observation, diagnose, errs_by_rounding, gradients
 from mha_parity.diagnose.call_effects import size_border
+from mha_parity.diagnose.read_weights import plain_case
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def test_digits_of_a_formula_are_not_those_of_a_narrower_dtype(more: float, roun
             return weights * (1 - more) if more else weights.astype("float32").astype("float64")
 
     candidate = FunctionCandidate("planted", lambda p: answer_of(Added, p), PLAIN)
-    assert rounding is errs_by_rounding(candidate)
+    assert rounding is errs_by_rounding(candidate, plain_case(PLAIN))
 
 
 def test_a_gradient_name_has_to_predict_designed_calls() -> None:

@@ -104,6 +104,17 @@ def test_a_softmax_in_float32_hides_no_other_bug() -> None:
     assert gross.case.keys > 32 >= rounding.case.keys
 
 
+def test_a_gross_error_of_plain_problems_does_not_hide_float32() -> None:
+    """The rounding is looked for where answers are right by float32: elsewhere they are not.
+
+    Kills plain problems for it, which slices leave out, so that sums of rows were said to be off.
+    """
+    verdict = check_subject("float32_inside.py:softmax_and_whole_slices", cases=120, diagnose=True)
+    said = [each.title for each in verdict.diagnosis]
+    assert "have weights that are all 0" in said[0], said
+    assert "float64 inputs are computed in float32" == said[-1]
+
+
 def test_failures_of_a_softmax_in_float32_end_no_run_but_the_first() -> None:
     """They are counted where the run is to end at its first failure, and nowhere else."""
     ends = {

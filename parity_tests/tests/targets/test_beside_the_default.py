@@ -33,13 +33,14 @@ def test_an_input_that_nearly_is_the_keys_leaves_the_run_open() -> None:
     assert "only correlates with attention over it by 0." in verdict.sentence
 
 
-@pytest.mark.repeats(5)
+@pytest.mark.repeats(6)
 @pytest.mark.parametrize(
     ("name", "outcome", "why"),
     [
         ("backward_wrong", Outcome.FAIL, "`_Attend` has its own backward pass"),
         ("backward_right", Outcome.PASS, "`_Attend` has its own backward pass"),
         ("normaliser_outside", Outcome.FAIL, "`no_grad` takes numbers out of autograd's graph"),
+        ("normaliser_decorated", Outcome.FAIL, "`no_grad` takes numbers out of autograd's graph"),
         ("keys_by_data", Outcome.FAIL, "`data` takes numbers out of autograd's graph"),
         ("in_tiles", Outcome.PASS, "`no_grad` takes numbers out of autograd's graph"),
         ("maximum_outside", Outcome.PASS, "`detach` takes numbers out of autograd's graph"),

@@ -21,6 +21,7 @@ from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_
 if TYPE_CHECKING:
     from mha_parity.catalogue.base import Triple
     from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
@@ -54,11 +55,11 @@ class ErrorAnalysis:
         return -math.log2(self.error) if self.error > 0 else math.inf
 
 
-def error_analysis(caller: Caller) -> ErrorAnalysis | None:
-    """Return what is known of the error on plain values, None without an answer."""
+def error_analysis(caller: Caller, case: Case | None = None) -> ErrorAnalysis | None:
+    """Return what is known of the error on plain values, or those of a case; None if unanswered."""
     many = caller.base.heads_count > 1
     sizes = SIZES if many else SIZES | {"heads_count": 1}
-    problem = unmixed_problem(caller.case(**sizes))
+    problem = unmixed_problem(case or caller.case(**sizes))
     trial = caller.ask_problems([problem])[0]
     if trial.found is None:
         return None
