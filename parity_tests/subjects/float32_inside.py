@@ -102,3 +102,10 @@ def softmax_and_whole_slices(query, key, value, slice_size=4):
         scores = q[part] @ k[part].mT * q.shape[-1] ** -0.5
         out[part] = scores.softmax(dim=-1, dtype=torch.float32).to(q.dtype) @ v[part]
     return out.unflatten(0, query.shape[:2])
+
+
+def autocast_of_float32(query, key, value):
+    """Wrong on purpose: the products of float32 are taken in bfloat16, as autocast does."""
+    q, k = (x.bfloat16() if x.dtype == torch.float32 else x for x in (query, key))
+    scores = (q @ k.mT).to(query.dtype) * query.shape[-1] ** -0.5
+    return scores.softmax(dim=-1) @ value

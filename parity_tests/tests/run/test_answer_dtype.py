@@ -115,6 +115,13 @@ def test_a_gross_error_of_plain_problems_does_not_hide_float32() -> None:
     assert "float64 inputs are computed in float32" == said[-1]
 
 
+def test_what_float32_alone_shows_is_measured_in_float32() -> None:
+    """Kills experiments in float64, in which autocast changes nothing: "wrong with float32"."""
+    verdict = check_subject("float32_inside.py:autocast_of_float32", cases=120, diagnose=True)
+    (found, *_) = verdict.diagnosis
+    assert "is rounded to bfloat16" in found.title, verdict.diagnosis
+
+
 def test_failures_of_a_softmax_in_float32_end_no_run_but_the_first() -> None:
     """They are counted where the run is to end at its first failure, and nowhere else."""
     ends = {
