@@ -8,6 +8,7 @@ import pytest
 from mha_parity.cases.generate import make_problem, scale_factor
 from mha_parity.cases.memory_layout import copy_in_layout
 from mha_parity.cases.rng import SPREAD, Stream
+from mha_parity.catalogue import Attention
 from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES
 from mha_parity.oracle.reference import reference_answer
@@ -125,3 +126,16 @@ def test_a_causal_case_has_a_scale_above_0(attn: str) -> None:
     found = {scale_factor(case.replace(seed=seed)) or 0.0 for seed in range(64)}
     assert (min(found) > 0) == (attn == "causal")
     assert (0 in found) == (attn != "causal")
+
+
+@pytest.mark.parametrize("projection", ["by_head", "shared"])
+def test_heads_that_project_their_own_channels_are_as_large_as_others(projection: str) -> None:
+    """Sums over D channels are scaled as those over E: kills scores that are smaller by H."""
+    packed = parse("mha-N3-L7-S9-H9-D8-cross-float64-s0")
+    sizes = []
+    for case in (packed, packed.replace(projection=projection)):
+        attention = Attention(make_problem(case))
+        attention.answer()
+        sizes.append([float(attention.stages[f"{name} heads"].std()) for name in ("query", "key")])
+    usual, own = sizes
+    assert all(0.5 < size / as_usual < 2 for size, as_usual in zip(own, usual, strict=True))

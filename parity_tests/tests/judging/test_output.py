@@ -247,7 +247,10 @@ def test_nothing_is_said_where_rounding_is_a_tenth_of_the_answer() -> None:
 
 
 def test_weights_are_judged_too() -> None:
-    """Right output with weights of the wrong head: the weights are wrong, the output is not."""
+    """Right output with weights of the wrong head: the weights are wrong, the output is not.
+
+    Kills a sentence on weights that speaks of the output.
+    """
     for words in ("weights", "avgweights"):
         problem = make_problem(parse(f"mha-N3-L5-S7-H2-D4-cross-bias-{words}-float32-s43"))
         reference = reference_answer(problem)
@@ -256,6 +259,8 @@ def test_weights_are_judged_too() -> None:
         found = judge_answer(problem, reference, replace(answer, weights=answer.weights[..., ::-1]))
         severities = {check_result.check: check_result.severity for check_result in found}
         assert {"output": Severity.MATCH, "weights": Severity.WRONG} == severities
+        (said,) = [each.detail for each in found if each.severity.fails]
+        assert said.startswith("weights is ")
 
 
 STRUCTURE: dict[str, tuple[Callable[[np.ndarray], object], str]] = {

@@ -173,6 +173,13 @@ def test_a_sample_of_right_answers_is_asked_in_reverse_order(sampled: int) -> No
     assert [0, FEW] == [place for place in range(FEW + 1) if fresh.is_sampled(place)]
 
 
+def test_a_short_run_of_right_answers_is_not_asked_again(sampled: int) -> None:
+    """Kills a sample of every run without a failure, however short: a process costs more."""
+    verdict = judged(poisoned, sampled - 1)
+    assert 0 == verdict.failed
+    assert CHECK not in {row.name for row in verdict.checks}
+
+
 def test_an_attention_without_state_has_no_finding(sampled: int) -> None:
     """A right attention is asked again in reverse order, and nothing is found."""
     verdict = judged(lambda: right, sampled)
