@@ -63,3 +63,13 @@ def skips_all(depth):
 def of_many_rows(q, k, v):
     """Many rows skip a tile where all lie 2.25 below, as scores that fall from key to key do."""
     return over_tiles(q, k, v, skips_all, 32, rows=32)
+
+
+def a_thousandth(q, k, v):
+    """A row skips a tile whose largest weight is below a thousandth."""
+    return over_tiles(q, k, v, lambda depth: np.exp(-depth) < 1e-3, 16)
+
+
+def a_ten_millionth(q, k, v):
+    """A row skips a tile whose largest weight is below 1e-7."""
+    return over_tiles(q, k, v, lambda depth: np.exp(-depth) < 1e-7, 16)

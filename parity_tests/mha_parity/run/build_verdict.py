@@ -93,9 +93,10 @@ def build_verdict(
         parameters=parameters,
         checks=summary.check_rows(case_results, over_run),
         failures=failures,
-        diagnosis=diagnosed(asked, failing, settings, over_run, [each.case for each in failures])
-        if options.diagnose
-        else (),
+        diagnosis=diagnosed(
+            asked, failing, settings, over_run, [each.case for each in failures],
+            sum(map(_is_exact, case_results)),
+        ) if options.diagnose else (),
         accuracy=accuracy_rows.accuracies(case_results),
         accuracy_table=accuracy_rows.accuracy_table(case_results),
         worst=summary.worst(check_results),
@@ -107,6 +108,12 @@ def build_verdict(
         case_errors=accuracy_rows.case_errors(case_results) if options.draw else (),
         gradient_pictures=gradient_pictures(asked, failures if options.draw else (), settings),
     )  # fmt: skip
+
+
+def _is_exact(result: CaseResult) -> bool:
+    """Return whether a case of float64 holds in which a bug could have shown."""
+    holds = not (result.fails or result.inconclusive)
+    return holds and result.case.dtype == "float64" and result.exposes != frozenset()
 
 
 def _pictures(

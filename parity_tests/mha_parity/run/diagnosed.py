@@ -40,18 +40,20 @@ def diagnosed(
     settings: JudgeSettings,
     over_run: Sequence[CheckResult] = (),
     shrunk: Sequence[Case] = (),
+    exact: int = 0,
 ) -> tuple[Diagnosis, ...]:
     """Return the name of the bug, or what was measured; nothing where there was no answer.
 
     Rows that see no key and are not as asked for are no bug: such cases are said by themselves.
     Cases answered in a narrower dtype are asked again in that: what fails there has another cause.
-    What one failing case needs is held against the ``shrunk`` ones.
+    What one failing case needs is held against the ``shrunk`` ones. ``exact``: how many cases of
+    float64 hold in which a bug could have shown.
     """
     # The products of a diagnosis are many and small: threads that wait for each other's cores take
     # three times the processor time. Of rows that see no key all scores are -inf, and their
     # differences are NaN, which fits nothing.
     with threadpool_limits(1), np.errstate(invalid="ignore"):
-        found = _diagnosed(candidate, failing, settings, shrunk)
+        found = _diagnosed(candidate, failing, settings, shrunk, exact)
     state = next((each for each in over_run if each.check == STATELESSNESS), None)
     if state is None or any(each.bug and each.confident for each in found):
         return found
@@ -67,6 +69,7 @@ def _diagnosed(
     failing: list[CaseResult],
     settings: JudgeSettings,
     shrunk: Sequence[Case],
+    exact: int,
 ) -> tuple[Diagnosis, ...]:
     rows = [each for each in failing if fails_by_rows_alone(each)]
     failing = [each for each in failing if not fails_by_rows_alone(each)]
@@ -78,7 +81,7 @@ def _diagnosed(
     others = [each for each in failing if not answer_dtype.is_narrower(each)]
     others += [each for each in run_cases(candidate, cases, settings) if each.fails]
     found = answer_dtype.downcast(failing)
-    if capped := _capped(candidate, others):
+    if capped := _capped(candidate, others, exact):
         found = (*found, *_besides(candidate, others, capped, settings, shrunk))
     else:
         asked = [each.dtype for each in cases] or _without_float64(others)
@@ -86,11 +89,13 @@ def _diagnosed(
     return (*found, *demanded)
 
 
-def _capped(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, ...]:
+def _capped(candidate: Candidate, failing: list[CaseResult], exact: int) -> tuple[Diagnosis, ...]:
     """Name float64 computed in float32, where the plainest such answer errs without a pattern.
 
     A formula that is off by as little is right by the bounds of float32 as well, and so may be the
-    answers to a few cases of a gross error. Where the case shows none, all answers have to be.
+    answers to a few cases of a gross error: then more answers to float64 are ``exact``. Of three
+    signs two have to hold: the errors of the case have no pattern, all answers that fail are right
+    by float32, and no more are exact.
     """
     from mha_parity.diagnose import errs_by_rounding
 
@@ -103,9 +108,9 @@ def _capped(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis,
         key=lambda case: (case.regime != PLAIN["regime"], case.embed_dim < LEAST, len(case.id)),
     )
     by_rounding = errs_by_rounding(SingleCalls(candidate), plainest)
-    if by_rounding is None:
-        by_rounding = all(each.float32_units is not None for each in forward)
-    return found if by_rounding else ()
+    rounded = sum(each.float32_units is not None for each in forward)
+    signs = (bool(by_rounding), rounded == len(forward), rounded >= exact)
+    return found if by_rounding is not False and sum(signs) > 1 else ()
 
 
 def _besides(

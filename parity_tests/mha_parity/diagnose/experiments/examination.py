@@ -125,8 +125,8 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
     seen.scans = list(scans(caller))
     if seen.wrong and not _is_surely_rounded(seen):
         seen.split = _replaced(seen)
-    if not seen.wrong and not seen.causes:
-        seen.causes = causes_of_falling_scores(caller)
+    if not seen.wrong and not any(each.understood for each in seen.causes):
+        seen.causes = causes_of_falling_scores(caller) or seen.causes
     elif not seen.causes and not _is_surely_rounded(seen):
         _read_where_wrong(caller, seen)
     understood = any(each.understood for each in seen.causes)
