@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -64,3 +65,10 @@ class HeadsOfSamples(_Core):
 
 class HeadsBeforeRows(_Core):
     """Wrong on purpose: takes (B, H, T, D), and attends over samples."""
+
+
+def heads_of_rows(q, k, v):
+    """Of arrays of NumPy, query and key (L, N, H, D), it makes (L, N, H, D)."""
+    scores = np.einsum("lnhd,snhd->nhls", q, k) / np.asarray(q.shape[-1] ** 0.5, q.dtype)
+    odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.einsum("nhls,snhd->lnhd", odds / odds.sum(axis=-1, keepdims=True), v)

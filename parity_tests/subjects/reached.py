@@ -123,20 +123,6 @@ class ProjectsTransposed(ForgetsToProject):
         return super().forward(q, k, v) @ self.W_0.weight + self.W_0.bias
 
 
-class OneOfFour(nn.Module):
-    """Wrong: four names of one Linear."""
-
-    def __init__(self, dim, heads):
-        super().__init__()
-        self.heads = heads
-        self.linears = nn.ModuleList([nn.Linear(dim, dim)] * 4)
-
-    def forward(self, q, k, v):
-        """Return (N, L, E)."""
-        q, k, v = (f(x) for f, x in zip(self.linears, (q, k, v), strict=False))
-        return self.linears[-1](merge(attend(*(split(x, self.heads) for x in (q, k, v)))))
-
-
 class SplitsAlone(nn.Module):
     """Splits projected rows into heads, and has no weights."""
 

@@ -56,3 +56,20 @@ class KeyOfQuery(nn.Module):
         q, k, v = (f(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for f, x in held)
         out = scaled_dot_product_attention(q, k, v)
         return self.out_proj(out.transpose(1, 2).flatten(2))
+
+
+class OneOfFour(nn.Module):
+    """Four names of one Linear, in a list that multiplies it."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.linears = nn.ModuleList([nn.Linear(dim, dim)] * 4)
+
+    def forward(self, q, k, v):
+        """Return (N, L, E)."""
+        q, k, v = (
+            f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for f, x in zip(self.linears, (q, k, v), strict=False)
+        )
+        return self.linears[-1](scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))

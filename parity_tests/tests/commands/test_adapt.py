@@ -18,6 +18,8 @@ from subject_checks import SUBJECTS
 
 RUN = Options(cases=12, shrink=False, diagnose=False)
 RECOGNISED = {
+    "documented_layouts.py:HeadsOfRows": ".reshape(*call.query.shape[1::-1], call.num_heads, -1)",
+    "documented_layouts.py:heads_of_rows": "return result.reshape(*call.query.shape[1::-1], -1)",
     "styles.py:Configured": "config = Target.__init__.__globals__[",
     "styles.py:KeywordsFirstAxis": "call.query.swapaxes(0, 1)",
     "styles.py:Bare": ".permute(",
@@ -45,7 +47,7 @@ def printed(name: str) -> tuple[str, dict[str, Any]]:
     return source, scope
 
 
-@pytest.mark.repeats(5)
+@pytest.mark.repeats(7)
 @pytest.mark.parametrize(("name", "line"), RECOGNISED.items(), ids=RECOGNISED)
 def test_the_skeleton_runs_as_it_is(name: str, line: str) -> None:
     """What was recognised stands in the source, and the adapter has no wrong case."""

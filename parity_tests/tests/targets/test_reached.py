@@ -25,7 +25,6 @@ RIGHT = [
 REFUSED = {
     "ForgetsToProject": "the output is not that of its heads times `W_0.weight`",
     "ProjectsTransposed": "the output is not that of its heads times `W_0.weight`",
-    "OneOfFour": "but `linears.0`, `linears.1`, `linears.2`, `linears.3` are one module",
     "RotaryInside": "but `rotary` has no counterpart in torch's layer",
     "NormedQueries": "but `normalize` has no counterpart in torch's layer",
     "Slopes": "but `slopes` has no counterpart in torch's layer",
@@ -57,6 +56,13 @@ def test_what_has_no_counterpart_is_refused_by_its_name(name: str, said: str) ->
     with pytest.raises(TargetError) as refused:
         bind(load.load(f"{FILE}:{name}"))
     assert said in str(refused.value)
+
+
+def test_four_names_of_one_linear_are_said() -> None:
+    """Kills the sentence of an output that is not projected, by which nobody finds the list."""
+    said = "but `linears.0`, `linears.1`, `linears.2`, `linears.3` are one module"
+    with pytest.raises(TargetError, match=said):
+        bind(load.load(f"{SUBJECTS}/shared_projections.py:OneOfFour"))
 
 
 def test_packed_rows_of_any_name_that_only_come_near_are_refused() -> None:

@@ -205,9 +205,9 @@ class Skeleton:
     def _canonical(self, output: str) -> str:
         """Return an output of the target as (N, L, E)."""
         if self._how.layout == "sequence_first":
-            flat = f"{output}[:, :, 0]" if self._how.arrangement == "axial" else output
-            flat = f"{output}.flatten(2)" if self._how.arrangement == "rows_of_heads" else flat
-            return f"{flat}.swapaxes(0, 1)"
+            merged = ".reshape(*call.query.shape[1::-1], -1)"
+            more = {"axial": "[:, :, 0]", "rows_of_heads": merged}
+            return f"{output}{more.get(self._how.arrangement, '')}.swapaxes(0, 1)"
         if self._how.arrangement in MORE_AXES:
             return f"{output}{MORE_AXES[self._how.arrangement][1]}"
         if self._how.arrangement in OF_CONVOLUTIONS:
