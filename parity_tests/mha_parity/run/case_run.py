@@ -85,16 +85,23 @@ class CaseResult:
         return not all(check.startswith(CHECK) for check in failing)
 
     @property
+    def right_by_float32(self) -> bool:
+        """Whether the case fails, and float32 in place of float64 explains it."""
+        return self.float32_units is not None
+
+    @property
     def fails_by_numbers(self) -> bool:
         """Whether the answer fails by nothing but wrong numbers."""
-        failing = {each.severity for each in self.check_results if each.severity.fails}
-        return failing == {Severity.WRONG}
+        return self._fails_by == {Severity.WRONG}
 
     @property
     def only_timed_out(self) -> bool:
         """Whether the case fails by nothing but the time that its calls took."""
-        failing = {each.severity for each in self.check_results if each.severity.fails}
-        return failing == {Severity.TIMEOUT}
+        return self._fails_by == {Severity.TIMEOUT}
+
+    @property
+    def _fails_by(self) -> set[Severity]:
+        return {each.severity for each in self.check_results if each.severity.fails}
 
     @property
     def inconclusive(self) -> bool:

@@ -70,7 +70,7 @@ class Ending:
     def reached_by(self, case_result: CaseResult) -> bool:
         """Count a case, and return whether the run ends with it."""
         last = self._last_failure
-        self._failed += case_result.fails and (last == 1 or case_result.float32_units is None)
+        self._failed += case_result.fails and (last == 1 or not case_result.right_by_float32)
         self._answered = self._answered or case_result.answered
         return last is not None and self._failed >= last and self._answered
 
@@ -101,7 +101,7 @@ def run_chunk(
             and case_result.answer
         ):
             chunk.systematic.add(case_result.problem, case_result.reference, case_result.answer)
-        explained = case_result.float32_units is not None
+        explained = case_result.right_by_float32
         keep = case_result.fails and kept[explained] < KEPT_FAILURES
         kept[explained] += keep
         without_arrays = case_result.without_arrays(with_answer=is_sampled(place // step))

@@ -104,11 +104,11 @@ def _capped(candidate: Candidate, failing: list[CaseResult], exact: int) -> tupl
     if not found:
         return ()
     plainest = min(
-        (each.case for each in forward if each.float32_units is not None),
+        (each.case for each in forward if each.right_by_float32),
         key=lambda case: (case.regime != PLAIN["regime"], case.embed_dim < LEAST, len(case.id)),
     )
     by_rounding = errs_by_rounding(SingleCalls(candidate), plainest)
-    rounded = sum(each.float32_units is not None for each in forward)
+    rounded = sum(each.right_by_float32 for each in forward)
     signs = (bool(by_rounding), rounded == len(forward), rounded >= exact)
     return found if by_rounding is not False and sum(signs) > 1 else ()
 
@@ -124,7 +124,7 @@ def _besides(
 
     Where there is no such failure, a sure name says more of what is capped.
     """
-    rest = [each for each in failing if each.float32_units is None]
+    rest = [each for each in failing if not each.right_by_float32]
     wide = [each for each in rest if each.case.dtype == "float64" and each.fails_by_numbers]
     cases = [each.case.replace(dtype=INSIDE) for each in wide[:FAILURES]]
     others = [each for each in rest if each not in wide]

@@ -37,7 +37,7 @@ def failures_of(
     """
     first: dict[tuple[str, str, bool], CheckResult] = {}
     for case_result in sorted(failing, key=_plainness):
-        by_float32 = case_result.float32_units is not None
+        by_float32 = case_result.right_by_float32
         for each in case_result.check_results:
             if each.severity.fails:
                 first.setdefault((each.check, each.severity.value, by_float32), each)
@@ -66,7 +66,7 @@ def _plainness(failing: CaseResult) -> tuple[bool, bool, bool, int]:
     case = failing.case
     is_empty = 0 in {case.batch, case.queries, case.keys}
     is_extreme = case.regime in EXTREME_VALUES
-    return is_extreme, failing.float32_units is not None, is_empty, len(case.id)
+    return is_extreme, failing.right_by_float32, is_empty, len(case.id)
 
 
 def _failure(check_result: CheckResult, repro: Repro, shrunk_from: Case | None = None) -> Failure:

@@ -41,7 +41,7 @@ class RetainedResults:
         """
         some = {kind: count < KEPT_FAILURES for kind, count in self._with_arrays.items()}
         for found in case_results:
-            explained = found.float32_units is not None
+            explained = found.right_by_float32
             case_result = found if some[explained] else found.without_arrays()
             self._with_arrays[explained] += case_result.problem is not None
             self.case_results.append(self._sharing(self._briefer(case_result)))

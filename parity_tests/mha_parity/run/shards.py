@@ -118,7 +118,7 @@ def kept_places(results: Sequence[CaseResult]) -> Iterator[int]:
         places = range(start, min(start + CHUNK_SIZE, len(results)))
         failing = [place for place in places if results[place].fails]
         for explained in [each for each, count in kept.items() if count < KEPT_FAILURES]:
-            alike = (p for p in failing if (results[p].float32_units is not None) is explained)
+            alike = (p for p in failing if results[p].right_by_float32 is explained)
             for place in islice(alike, KEPT_FAILURES):
                 kept[explained] += 1
                 yield place

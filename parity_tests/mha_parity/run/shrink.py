@@ -63,7 +63,7 @@ def shrunk(
     def fails(case: Case) -> bool:
         nonlocal best
         case_result = run_case(candidate, case, settings)
-        if (case_result.float32_units is not None) is not by_float32:
+        if case_result.right_by_float32 is not by_float32:
             return False
         for check_result in case_result.check_results:
             if check_result.kind == found.kind:

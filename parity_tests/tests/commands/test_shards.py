@@ -150,10 +150,10 @@ def test_as_many_failures_keep_their_arrays_as_in_one_piece() -> None:
 
     class Failing:
         fails = True
-        float32_units: float | None = None
+        right_by_float32 = False
 
     class Rounded(Failing):
-        float32_units = 0.5
+        right_by_float32 = True
 
     found = list(kept_places([Failing()] * 300))  # type: ignore[list-item]
     assert list(range(40)) == found

@@ -59,7 +59,7 @@ def test_what_has_no_counterpart_is_refused_by_its_name(name: str, said: str) ->
 
 
 def test_four_names_of_one_linear_are_said() -> None:
-    """Kills the sentence of an output that is not projected, by which nobody finds the list."""
+    """Kills the sentence of an output that is not projected, which leads away from the list."""
     said = "but `linears.0`, `linears.1`, `linears.2`, `linears.3` are one module"
     with pytest.raises(TargetError, match=said):
         bind(load.load(f"{SUBJECTS}/shared_projections.py:OneOfFour"))
