@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +36,6 @@ def copy_in_layout(array: Array, memory: str) -> Array:
 
 def _guarded(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
     """Return an array of NaN (True for masks) inside a larger one of the same."""
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     filler = np.nan if dtype.kind in "fV" else True
     return np.full(size + 2 * GUARD, filler, dtype=dtype)[GUARD : GUARD + size].reshape(shape)

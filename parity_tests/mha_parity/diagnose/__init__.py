@@ -150,7 +150,8 @@ class _Session:
         if not failing:
             return ()
         every = hypotheses.single_bugs()
-        remaining = hypotheses.plausible_hypotheses(every, failing[:SCREENED_FAILURES])
+        screened = evidence.quickest(failing[: 2 * SCREENED_FAILURES], SCREENED_FAILURES)
+        remaining = hypotheses.plausible_hypotheses(every, screened)
         fits = self.weighed(self.separated(remaining))
         if fits and _explains_nearly_all(fits[0]):
             confirmed = self.confirmed(fits)

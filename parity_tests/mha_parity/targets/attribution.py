@@ -27,7 +27,7 @@ def is_harness(filename: str) -> bool:
 
 def raised_in(error: BaseException) -> tuple[str, ...]:
     """Return the files of the frames behind the harness's last one, outermost first."""
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     last = max((i for i, name in enumerate(files) if is_harness(name)), default=-1)
     return tuple(files[last + 1 :])
 

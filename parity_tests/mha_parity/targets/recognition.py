@@ -201,7 +201,8 @@ def fits_of(
     """
     fits: list[Fitted] = []
     refused: list[TargetError] = []
-    of_lists = [ListArrays()] if is_function(subject) and len(libraries) == 1 else []
+    of_numpy = [each.name for each in libraries] == ["numpy"]
+    of_lists = [ListArrays()] if is_function(subject) and of_numpy else []
     for library in (*libraries, *of_lists):
         try:
             fits.append(Fitted(subject, library=library, path=path))

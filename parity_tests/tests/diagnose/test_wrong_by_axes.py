@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.case import Case
 from mha_parity.core.verdict import Outcome
+from mha_parity.diagnose.evidence import Observation, quickest
 from subject_checks import checks_of
 
+PLAIN = Case(seed=1, batch=2, queries=5, keys=5, heads_count=2, head_dim=4)
 judged = checks_of("wrong_by_axes.py", cases=40, dtypes=("float64",), diagnose=True)
 
 CAUSES = {
@@ -35,6 +39,15 @@ def test_the_step_is_said_first(name: str) -> None:
     verdict = judged(name, **options)
     assert Outcome.FAIL == verdict.outcome, verdict.sentence
     assert CAUSES[name] in verdict.diagnosis[0].title
+
+
+def test_long_and_subnormal_cases_screen_no_hypothesis() -> None:
+    """Each is held against quick ones: 319 predictions of one such case take 49 s, not 0.2."""
+    long = PLAIN.replace(queries=512, keys=512)
+    cases = [long, PLAIN.replace(regime="subnormal"), PLAIN, PLAIN.replace(keys=6)]
+    seen = [Observation(make_problem(case), None, failing=True) for case in cases]
+    found = quickest(seen, 3)
+    assert [cases[2], cases[3], cases[1]] == [each.problem.case for each in found]
 
 
 def test_what_rows_see_beyond_a_size_is_said_with_it() -> None:

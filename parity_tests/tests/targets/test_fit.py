@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from itertools import count, repeat
+from itertools import count
 
 import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import Answer, CandidateError, TargetError
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.oracle.error_bound import roundoff
@@ -19,7 +19,7 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.calls import Call
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit.names_in_code import globals_read
-from mha_parity.targets.fit.search import TRIALS, Search, attention_in_float64
+from mha_parity.targets.fit.search import attention_in_float64
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS, assert_named, check_subject
 
@@ -189,19 +189,6 @@ def test_what_a_search_finds_does_not_depend_on_time(monkeypatch: pytest.MonkeyP
     bound = bind(load.load(f"{SUBJECTS}/functions_of_weights.py:dicts"))
     assert isinstance(bound, Fitted)
     assert bound.fit.exact, bound.fit
-
-
-def test_a_search_tries_no_more_than_its_limit() -> None:
-    """Of endlessly many interpretations that raise, TRIALS are tried."""
-
-    def ask(_how: object, _problem: object) -> Answer:
-        raise CandidateError("crash", "raises")
-
-    found = Search(ask)
-    bound = bind(load.load(f"{SUBJECTS}/functions_of_weights.py:tiled"))
-    assert isinstance(bound, Fitted)
-    found.run(repeat(bound.how))
-    assert TRIALS == len(found.trials)
 
 
 @pytest.mark.parametrize(

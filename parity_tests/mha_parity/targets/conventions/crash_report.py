@@ -30,10 +30,16 @@ def crash(error: BaseException, *, bfloat16: bool = False) -> CandidateError:
     first = " ".join(line.strip() for line in text[: 1 + text[0].endswith(":")]) if text else ""
     said = f": {first}" if first else ""
     verb = "tried to leave by" if isinstance(error, SystemExit) else "raised"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_harness(f.filename)]
-    own = [f for f in frames if "site-packages" not in f.filename] or frames
-    place = f" [{own[-1].filename}:{own[-1].lineno}]" if own else ""
-    detail = "".join(traceback.format_list(frames[-DEPTH:]))
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not is_harness(frame.f_code.co_filename)
+    ]
+    places = [(frame.f_code.co_filename, line) for frame, line in frames]
+    own = [each for each in places if "site-packages" not in each[0]] or places
+    place = f" [{own[-1][0]}:{own[-1][1]}]" if own else ""
+    # Of the frames that are shown alone: thousands of trials raise, and sources are read for each.
+    detail = "".join(traceback.StackSummary.extract(frames[-DEPTH:]).format())
     crashed = CandidateError("crash", f"{verb} {type(error).__name__}{said}{place}", detail)
     crashed.raised_in = raised_in(error)
     return crashed

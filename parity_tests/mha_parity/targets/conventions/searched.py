@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,9 @@ from mha_parity.targets.fit.refusals import (
     why_refused,
 )
 from mha_parity.targets.fit.search import (
+    FOREIGN_ARRAY,
     MIN_CORRELATION,
+    NOTHING,
     InterpretationResult,
     Search,
     trial_problem,
@@ -40,6 +43,18 @@ if TYPE_CHECKING:
 
 DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
 HALF = ("float16", "bfloat16")  # for what raises in both
+
+
+# Whatever names a dtype or the number of its bits, and an assertion that says nothing.
+DTYPE_WORDS = re.compile(r"float|double|half|single|type|precision|bit|fp|16|32|64", re.IGNORECASE)
+
+
+def may_speak_of_dtype(raised: str) -> bool:
+    """Return whether a call that raised so may go through in another dtype."""
+    kind, _, said = raised.partition(" [")[0].partition(": ")
+    if FOREIGN_ARRAY in said or NOTHING in said:
+        return False
+    return not said or "NotImplemented" in kind or DTYPE_WORDS.search(said) is not None
 
 
 class SearchedCalls(InterpretedCalls):
@@ -134,10 +149,14 @@ class SearchedCalls(InterpretedCalls):
             self.reasons["inputs", "cross"] = f"{NEARLY_KEYS} by {correlation:.2f}"
 
     def _searched_dtypes(self, trials: list[InterpretationResult]) -> Iterator[str]:
-        """Yield the dtypes of small problems: narrow ones where every call in others raised."""
-        yield from DTYPES
-        if all(each.raised for each in trials):
-            yield from HALF
+        """Yield the dtypes of small problems: another where a call raised that may serve it."""
+        for dtype in (*DTYPES, *HALF):
+            if dtype in HALF and not all(each.raised for each in trials):
+                return
+            yield dtype
+            raised = [each.missed for each in trials if each.raised]
+            if trials and not any(map(may_speak_of_dtype, raised)):
+                return
 
     def _is_taken(self, trial: InterpretationResult) -> bool:
         """Return whether a target is judged by its best interpretation.

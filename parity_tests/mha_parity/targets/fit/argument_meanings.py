@@ -154,6 +154,7 @@ def size_of_heads(name: str) -> str:
     return next(found, "")
 
 
+@cache
 def meanings(name: str) -> tuple[str, ...]:
     """Return what an argument of this name may mean; () if nothing is known."""
     if is_weight(name) and parts(name) and not PROBABILITY.search(name):

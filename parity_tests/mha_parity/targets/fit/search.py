@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ SHARES = (("k", "q"), ("q", "k"), ("v", "q"), ("v", "k"))
 OF_INPUT_AND_HEAD = 2  # widths that a constructor takes
 WAYS_FIRST = 3  # to build a class
 TRIALS_RAISED = 100  # of one way to build it
+FOREIGN_ARRAY = "numpy.ndarray"  # what another library's function says of an array of NumPy
+NOTHING = "NoneType"  # and of None
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
 
 
@@ -100,10 +103,19 @@ class Search:
             trial = self.tried(candidate)
             self.trials.append(trial)
             raised[_built(candidate)] += 1 if trial.raised else -TRIALS
+            if len(self.trials) == TRIALS_RAISED and self._has_foreign_arrays:
+                break
             if trial.exact:
                 plainer = self._of_several_heads(trial) or self._of_narrow_heads(trial, in_turn)
                 return plainer or self._seeing_all(trial)
         return max(self.trials, key=lambda each: round(each.correlation, 6), default=None)
+
+    @property
+    def _has_foreign_arrays(self) -> bool:
+        """Whether all trials raised by arrays of another library than the target computes with."""
+        foreign = [each for each in self.trials if FOREIGN_ARRAY in each.missed]
+        others = (each for each in self.trials if FOREIGN_ARRAY not in each.missed)
+        return bool(foreign) and all(each.raised and NOTHING in each.missed for each in others)
 
     def _of_several_heads(self, trial: InterpretationResult) -> InterpretationResult | None:
         """Return the nearest of several heads, where one head alone is right.
@@ -269,6 +281,11 @@ def trial_problem(
         )
     if not candidate.many_heads:
         case = case.replace(heads_count=1, head_dim=SMALL.heads_count * SMALL.head_dim)
+    return _made(case)
+
+
+@lru_cache(maxsize=64)  # thousands of interpretations share some twenty problems
+def _made(case: Case) -> Problem:
     return make_problem(case)
 
 

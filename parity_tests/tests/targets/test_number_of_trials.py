@@ -1,0 +1,74 @@
+"""A search for an interpretation ends early where no further trial can succeed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import repeat
+from typing import Any
+
+import pytest
+
+from mha_parity.core.candidate import Answer, CandidateError, TargetError
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.conventions.searched import may_speak_of_dtype
+from mha_parity.targets.fit.search import TRIALS, TRIALS_RAISED, Search
+from subject_checks import SUBJECTS
+
+
+def test_a_search_tries_no_more_than_its_limit() -> None:
+    """Of endlessly many interpretations that raise, TRIALS are tried."""
+
+    def ask(_how: object, _problem: object) -> Answer:
+        raise CandidateError("crash", "raises")
+
+    found = Search(ask)
+    bound = bind(load.load(f"{SUBJECTS}/functions_of_weights.py:tiled"))
+    assert isinstance(bound, Fitted)
+    found.run(repeat(bound.how))
+    assert TRIALS == len(found.trials)
+
+
+def test_arrays_of_another_library_cost_a_hundred_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function of torch that refuses NumPy's arrays refuses them in every role and dtype."""
+    ran: list[tuple[str, int]] = []
+    run = Search.run
+
+    def counted(self: Search, candidates: Any) -> Any:
+        found = run(self, candidates)
+        ran.append((self.dtype, len(self.trials)))
+        return found
+
+    monkeypatch.setattr(Search, "run", counted)
+    with suppress(TargetError):
+        bind(load.load(f"{SUBJECTS}/wrong_by_axes.py:put_back_by_the_order"))
+    assert ("float64", TRIALS_RAISED) == ran[0]
+    assert {"float64"} == {dtype for dtype, _ in ran}
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "raised RuntimeError: expected scalar type Float but found Double [a.py:3]",
+        "raised ValueError: 32 of them are wanted [a.py:3]",
+        "raised AssertionError [a.py:3]",
+        "raised NotImplementedError: not here [a.py:3]",
+    ],
+)
+def test_another_dtype_is_tried_where_it_may_serve(raised: str) -> None:
+    """What speaks of a dtype or its bits, or does not say why, may serve another."""
+    assert may_speak_of_dtype(raised)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "raised IndexError: index 5 is out of bounds [float64.py:32]",
+        "raised TypeError: got numpy.ndarray, expected a tensor of dtype float [a.py:3]",
+        "raised AttributeError: 'NoneType' object has no attribute 'shape' [a.py:3]",
+    ],
+)
+def test_no_other_dtype_is_tried_where_roles_are_wrong(raised: str) -> None:
+    """Calls that raise by sizes, None or another library's arrays raise so in every dtype."""
+    assert not may_speak_of_dtype(raised)
