@@ -308,3 +308,42 @@ class AssignedOfGroup(SummedOverGroups):
     """Wrong on purpose: with that one."""
 
     function = LastOfGroup
+
+
+class UnmaskedForValues(torch.autograd.Function):
+    """Attention under a mask; of the weights computed again dS alone is hidden, and dV is not."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, hidden):
+        """Return softmax(q k^T / sqrt(D)) v of the keys that are not hidden."""
+        scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(hidden, -torch.inf)
+        sums = scores.logsumexp(-1, keepdim=True)
+        output = (scores - sums).exp() @ v
+        ctx.save_for_backward(q, k, v, output, sums, hidden)
+        return output
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        """Return the three gradients, none of the mask."""
+        q, k, v, output, sums, hidden = ctx.saved_tensors
+        scale = q.shape[-1] ** -0.5
+        p = (q @ k.mT * scale - sums).exp()
+        level = (cotangent * output).sum(-1, keepdim=True)
+        d_scores = (p * (cotangent @ v.mT - level) * scale).masked_fill(hidden, 0)
+        return d_scores @ k, d_scores.mT @ q, p.mT @ cotangent, None
+
+
+def unmasked_for_values(q, k, v, hidden=None):
+    """q: (N, H, L, D); k, v: (N, H, S, D); hidden: bool, True = left out, (L, S)."""
+    if hidden is None:
+        hidden = torch.zeros(q.shape[-2], k.shape[-2], dtype=torch.bool)
+    return UnmaskedForValues.apply(q, k, v, hidden.expand(*q.shape[:-1], k.shape[-2]))
+
+
+def scaled_again_by_the_mask(q, k, v, bias=None):
+    """Wrong: queries that are scaled are scaled once more where a bias is added."""
+    q = q * q.shape[-1] ** -0.5
+    scores = q @ k.mT
+    if bias is not None:
+        scores = scores * q.shape[-1] ** -0.5 + bias
+    return scores.softmax(-1) @ v

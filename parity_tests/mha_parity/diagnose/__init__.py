@@ -87,7 +87,9 @@ def diagnose(
         return (*findings, *plain)
     named = session.names()
     where = session.measurements.crashes if crashes else ()
-    causes = session.state or named or session.facts(known=bool(findings))
+    # Arrays of the caller that were changed are another problem when asked again: no state.
+    written = any(each.bug == call_effects.MUTATES for each in findings)
+    causes = (() if written else session.state) or named or session.facts(known=bool(findings))
     if not any(each.bug or each.remedy for each in causes):  # then nothing is understood of them
         causes = (*extra, *causes)
     if where and candidate.convention == FITTED:

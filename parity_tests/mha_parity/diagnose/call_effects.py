@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.problem import Problem
 
+MUTATES = "mutates-inputs"
 # The checks of conduct whose failure has a name in the catalogue.
 NAMES = {
-    "inputs unchanged": "mutates-inputs",
+    "inputs unchanged": MUTATES,
     "dropout off": "dropout-in-eval",
     "forbidden modules": "torch-behind",
     "dropout on again": "sticky-eval",
@@ -95,6 +96,8 @@ def from_findings(
     if "statelessness" in first:  # what a call leaves stays for the calls that other checks make
         for check in (RELOADED, "memory layout"):
             first.pop(check, None)
+        if "inputs unchanged" in first:  # asked again with arrays that it changed
+            first.pop("statelessness")
     named_checks = {
         check: _from_finding(note, _shared(failing, check))
         for check, note in reversed(first.items())

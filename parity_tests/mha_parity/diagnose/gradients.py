@@ -20,7 +20,10 @@ from mha_parity.diagnose.experiments.gradients import (
     summed,
 )
 from mha_parity.diagnose.experiments.overflowing_gradients import OVERFLOWS
-from mha_parity.diagnose.experiments.recomputed_weights import RECOMPUTED
+from mha_parity.diagnose.experiments.recomputed_weights import (
+    RECOMPUTED,
+    RECOMPUTED_FOR_VALUES,
+)
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -94,7 +97,7 @@ def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> 
 
 
 def _remedy(text: str) -> str:
-    if text.endswith((UNMASKED, RECOMPUTED, OVERFLOWS)):
+    if text.endswith((UNMASKED, RECOMPUTED, RECOMPUTED_FOR_VALUES, OVERFLOWS)):
         return "hide the same keys where the backward pass computes the scores again"
     if "missing" in text or " 0 times the right one" in text:
         return DETACHED

@@ -56,7 +56,7 @@ class VJP:
                 found["out_proj.bias"] = self._sum(flat, 0)
             given = self._product(given, self.prepared["w_out"])
         d_heads = split_heads(given, problem.num_heads)
-        d_scores = self._scores(d_heads)
+        d_scores = self.score_gradient(d_heads)
         scale = self.does.work(self.scale())
         if self.order.scale_at in {"late", "both"}:
             d_scaled = self.does.stage(d_scores * scale)
@@ -74,7 +74,7 @@ class VJP:
         merged = {which: self.merged(each) for which, each in rows.items()}
         return found | self._appended(merged) | self._inputs(merged)
 
-    def _scores(self, d_heads: Array) -> Array:
+    def score_gradient(self, d_heads: Array) -> Array:
         """Return the gradient of the logits."""
         d_p = self._product(d_heads, self.v.swapaxes(-1, -2))
         level = self.subtracted_row_term(d_p, d_heads)

@@ -17,8 +17,14 @@ _DEFINITIONS = (
 )  # fmt: skip
 _CONSTANTS = (
     ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.UnaryOp, ast.BinOp, ast.Name,
-    ast.Attribute, ast.Lambda, ast.Load, ast.operator, ast.unaryop,
+    ast.Attribute, ast.Lambda, ast.Load, ast.operator, ast.unaryop, ast.IfExp, ast.BoolOp,
+    ast.boolop, ast.Compare, ast.cmpop, ast.keyword,
 )  # fmt: skip
+# Calls that say where arrays lie, and change nothing.
+_OF_DEVICES = frozenset({
+    "torch.device", "torch.cuda.is_available", "torch.backends.mps.is_available",
+    "torch.backends.cuda.is_built", "torch.backends.mps.is_built", "torch.xpu.is_available",
+})  # fmt: skip
 _PARTIAL = frozenset({"partial", "functools.partial"})  # a function, which is not called yet
 _OF_TRAINING = frozenset({"backward", "step", "train"})
 KEPT = "only imports, functions, classes and constants are executed"
@@ -77,6 +83,9 @@ def _is_kept(statement: ast.stmt) -> bool:
         parts = [*statement.body, *statement.orelse, *statement.finalbody]
         parts += [each for handler in statement.handlers for each in handler.body]
         return all(isinstance(each, ast.Pass) or _is_kept(each) for each in parts)
+    if isinstance(statement, ast.If):
+        parts = [*statement.body, *statement.orelse]
+        return _is_constant(statement.test) and all(map(_is_kept, parts))
     if isinstance(statement, ast.Assign):
         return _is_constant(statement.value)
     return isinstance(statement, ast.AnnAssign) and (
@@ -87,13 +96,17 @@ def _is_kept(statement: ast.stmt) -> bool:
 def _is_constant(value: ast.expr) -> bool:
     """Return whether an expression only names and combines constants, functions and lambdas.
 
-    ``functools.partial`` is a function, whatever it is given.
+    ``functools.partial`` is a function, whatever it is given, and a device a constant.
     """
     if isinstance(value, ast.Lambda):
         return True
     if isinstance(value, ast.Call) and ast.unparse(value.func) in _PARTIAL:
         return True
-    return all(isinstance(node, _CONSTANTS) for node in ast.walk(value))
+    return all(isinstance(node, _CONSTANTS) or _is_of_devices(node) for node in ast.walk(value))
+
+
+def _is_of_devices(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in _OF_DEVICES
 
 
 def _bound_by(statement: ast.stmt) -> Iterator[str]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import answer_of, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.case import Case
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose import Observation, diagnose
+from mha_parity.diagnose.call_effects import MUTATES, from_findings
 from mha_parity.targets.bind import bind
 from subject_checks import load_subject
 
@@ -77,3 +78,17 @@ def test_a_cause_that_is_understood_comes_alone() -> None:
     names = {each.bug for each in diagnose(candidate, failures, budget=6.0)}
     assert names
     assert "dropout-one-nan" not in names
+
+
+def test_what_is_written_in_place_is_no_state() -> None:
+    """Asked again with arrays that it changed, a target answers another problem."""
+    problem = make_problem(Case(seed=1, batch=1, queries=4, keys=5, heads_count=2, head_dim=3))
+    written = "inputs unchanged: the call wrote into `query`; copy it before changing it."
+    again = "statelessness: elements differ by up to 0.2 when asked again."
+    answer = dataclasses.replace(answer_of(Attention, problem), notes=(again, written))
+    seen = [Observation(problem, answer, failing=True)]
+    found, _ = from_findings(seen)
+    assert [MUTATES] == [each.bug for each in found]
+    stateful = dataclasses.replace(answer, notes=(again,))
+    found, _ = from_findings([Observation(problem, stateful, failing=True)])
+    assert [None] == [each.bug for each in found]

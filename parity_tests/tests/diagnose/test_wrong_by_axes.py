@@ -26,10 +26,14 @@ CAUSES = {
     "put_back_by_the_order": "the longest first, and put back by that order, not its inverse",
     "padded_rows_of_zeros": "the output of padded query rows is set to zero",
     "HiddenWhereBoth": "a key is hidden only where both masks hide it",
+    "unmasked_for_values": "hidden keys have a part in dV",
+    "scaled_again_by_the_mask": "= 1/sqrt(D) where the mask is passed, expected by 1",
 }
 
 
-OWN_BACKWARD = {"CausalLayer", "CausalToBaseTwo", "CausalOverflowing", "AssignedOfGroup"}
+OWN_BACKWARD = {
+    "CausalLayer", "CausalToBaseTwo", "CausalOverflowing", "AssignedOfGroup", "unmasked_for_values",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CAUSES)

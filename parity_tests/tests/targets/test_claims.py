@@ -123,7 +123,10 @@ def test_every_claimed_case_has_its_feature_and_can_be_drawn(name: str) -> None:
     """Each case has the value that it is to try, and all its features occur together."""
     candidate = bind(load(name))
     tried = list(claimed_cases(candidate.plain_case(), candidate.claims()))
-    assert len(tried) == len({(axis, value) for axis, value, _ in tried}) > 3
+    once = [(axis, value) for axis, value, _ in tried if axis != "memory"]
+    assert len(once) == len({*once}) > 2
+    # Memory is tried in each layout and with each mask besides: there arrays are viewed otherwise.
+    assert len(tried) == len({case for *_, case in tried})
     for axis, value, case in tried:
         assert value == getattr(case, axis)
         assert can_coexist(case.features())

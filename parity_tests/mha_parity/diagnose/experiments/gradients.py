@@ -215,9 +215,9 @@ def _without_masks(trials: Sequence[CallResult]) -> tuple[str, ...]:
     bare = [replace(each, problem=without_masks(each.problem)) for each in trials]
     if not any(any(_departures(each).values()) for each in bare):
         return (UNMASKED,)
-    for kind in recomputed_weights.KINDS:
+    for kind, text in recomputed_weights.KINDS:
         if not any(any(_departures(each, kind).values()) for each in trials):
-            return (recomputed_weights.RECOMPUTED,)
+            return (text,)
     return ()
 
 

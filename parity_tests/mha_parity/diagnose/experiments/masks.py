@@ -21,6 +21,7 @@ from mha_parity.diagnose.experiments.influence import (
 )
 from mha_parity.diagnose.experiments.moved import index_permutation, without_padded_rows
 from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
+from mha_parity.diagnose.experiments.rescaled_scores import rescaled
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
 from mha_parity.diagnose.experiments.transfer import curve, tile_offset_sentence
 from mha_parity.diagnose.experiments.variants import (
@@ -336,6 +337,7 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
     return (
         hidden_scores(reading, plain)
         or _added(reading, plain, bare)
+        or rescaled(reading, plain)
         or visibility(reading)
         or irregular(reading)
         or _between_tiles(reading)

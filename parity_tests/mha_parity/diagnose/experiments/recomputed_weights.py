@@ -26,6 +26,10 @@ RECOMPUTED = (
     "log-sum-exp of the visible scores), without the mask"
 )
 
+RECOMPUTED_FOR_VALUES = (
+    "hidden keys have a part in dV: for it the backward pass computes the weights again as "
+    "exp(score - log-sum-exp of the visible scores), without the mask"
+)
 OTHER_BASE = (
     "the backward pass computes the weights again as {}, expected exp(score - log-sum-exp), both "
     "to one base"
@@ -62,6 +66,14 @@ class WithoutMaskOfOutputs(WithoutMask):
         return np.asarray((d_heads * self.heads).sum(axis=-1, keepdims=True))
 
 
+class WithoutMaskForValues(WithoutMaskOfOutputs):
+    """The same in dV alone: the gradient of the scores is set to 0 where the mask hides."""
+
+    def score_gradient(self, d_heads: Array) -> Array:
+        """Return the right gradient of the scores."""
+        return np.where(self.problem.hidden(), 0, super().score_gradient(d_heads))
+
+
 def of_other_bases() -> Iterator[tuple[str, type[VJP]]]:
     """Yield a sentence and the backward pass for each log-sum-exp to another base."""
     for said, factor in BASES.items():
@@ -94,4 +106,8 @@ def _of_base(factor: float, *, of_outputs: bool) -> type[VJP]:
     return OfBase
 
 
-KINDS: tuple[type[VJP], ...] = (WithoutMaskOfOutputs, WithoutMask)
+KINDS: tuple[tuple[type[VJP], str], ...] = (
+    (WithoutMaskOfOutputs, RECOMPUTED),
+    (WithoutMask, RECOMPUTED),
+    (WithoutMaskForValues, RECOMPUTED_FOR_VALUES),
+)

@@ -26,6 +26,7 @@ MASK_REMEDIES = {
     "tile of keys is hidden are":
         "take 0 for a running maximum of -inf before it is subtracted",
     "keys are combined in tiles": RESCALED,
+    "where the mask is passed, expected by 1": "scale the scores once, with a mask as without",
     BY_LENGTH: UNSORTED,
     " of the output hold those of ": IN_ORDER,
     SEEN: "let each row see the keys that it should: look at the bounds of loops over keys",

@@ -61,6 +61,7 @@ class FeatureProbe:
     axis: str
     value: str
     cases: tuple[Case, ...]
+    demanded: bool = False  # a name of torch's says that the target has it: then it is judged
 
 
 class Convention(ABC):
@@ -203,10 +204,8 @@ class Convention(ABC):
     def _named(self) -> tuple[Sequence[inspect.Parameter], Sequence[inspect.Parameter]]:
         """The parameters of the constructor, none of a function, and of the call."""
         entry = self.entry()
-        is_class = isinstance(self.subject, type)
-        called = parameters.of_callable(
-            entry, skip_self=is_class, owner=self.subject if is_class else None
-        )
+        owner = self.subject if isinstance(self.subject, type) else None
+        called = parameters.of_callable(entry, skip_self=owner is not None, owner=owner)
         return () if entry is self.subject else parameters.of_callable(self.subject), called
 
     @property

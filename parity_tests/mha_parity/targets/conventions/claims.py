@@ -17,6 +17,7 @@ AXES = (
     "layout", "inputs", "projection", "attn", "padding", "masked_rows", "bias", "bias_kv",
     "zero_attn", "out_proj", "scale", "kv_heads", "v_dim", "weights", "heads", "size", "memory",
 )  # fmt: skip
+SAMPLES = ("batch_first", "sequence_first")  # layouts with an axis of samples
 KEYS = 7  # unlike the queries and every other size of the plain cases
 BATCH = 3  # unlike the heads
 SIZES: dict[tuple[str, str], dict[str, Any]] = {
@@ -39,9 +40,20 @@ def claimed_cases(plain: Case, offer: Offer) -> Iterator[tuple[str, str, Case]]:
     for axis in AXES:
         for value in offer[axis]:
             if value != getattr(plain, axis):
-                case = _with(plain, axis, value, offer)
-                if _is_drawn(case, offer) and getattr(case, axis) == value:
-                    yield axis, value, case
+                for base in _bases(plain, axis, offer):
+                    case = _with(base, axis, value, offer)
+                    if _is_drawn(case, offer) and getattr(case, axis) == value:
+                        yield axis, value, case
+
+
+def _bases(plain: Case, axis: str, offer: Offer) -> list[Case]:
+    """Return the plain case; for memory those of other layouts and of masks, which take views."""
+    if axis != "memory":
+        return [plain]
+    others = [("layout", each) for each in SAMPLES if each in offer["layout"]]
+    others += [(mask, each) for mask in ("attn", "padding") for each in offer[mask]]
+    cases = (plain.replace(**{name: value}) for name, value in others)
+    return list(dict.fromkeys((plain, *cases)))
 
 
 def _with(plain: Case, axis: str, value: str, offer: Offer) -> Case:

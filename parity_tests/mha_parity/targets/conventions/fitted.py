@@ -106,7 +106,23 @@ class Fitted(SearchedCalls):
         if self.how.full_width or self.how.residual:
             why = FULL_WIDTH_OVERFLOWS if self.how.full_width else RESIDUAL_OVERFLOWS
             self.left_out_dtypes = {"float16": why}
+        self._give_biases()
         return self._offered()
+
+    def _give_biases(self) -> None:
+        """Build layers with biases of 0 where calls of one without them raise."""
+        optional = {"no", "yes"} <= {*self.bias_values} and not self.takes_torchs
+        if self.layers is None or self.needs_biases or not optional:
+            return
+        case = trial_problem(self.how, "self", self.small_dtype).case.replace(bias="no")
+        try:
+            self.ask(self.how, make_problem(case))
+        except CandidateError as error:
+            self.needs_biases = f"its call {error}"
+            try:
+                self.ask(self.how, make_problem(case))
+            except CandidateError:
+                self.needs_biases = ""
 
     @property
     def takes_dropout(self) -> bool:
@@ -248,7 +264,7 @@ class Fitted(SearchedCalls):
         case = self.trial_case()
         for layout in ("batch_first", "sequence_first"):
             if self.says_batch_first and layout not in self.offer["layout"]:
-                yield FeatureProbe("layout", layout, (case.replace(layout=layout),))
+                yield FeatureProbe("layout", layout, (case.replace(layout=layout),), demanded=True)
 
     def _look(self) -> None:
         """Find whether the future is hidden, and say how the target is called."""
@@ -272,9 +288,7 @@ class Fitted(SearchedCalls):
             named = ", ".join(f"`{name}`" for name in sizes)
             remarks.append(f"{named} of its module are set to the sizes of each call.")
         if self.needs_biases:
-            remarks.append(
-                f"without biases its constructor {self.needs_biases}; it gets those of 0."
-            )
+            remarks.append(f"without biases {self.needs_biases}; it gets those of 0.")
         self.remarks = (
             *remarks,
             *self.norm_remarks,

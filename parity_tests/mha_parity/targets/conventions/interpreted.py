@@ -25,7 +25,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     without_names,
 )
 from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
-from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
+from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH, InterpretedLayers
 from mha_parity.targets.conventions.returned_weights import weights_switches
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
@@ -99,6 +99,11 @@ class InterpretedCalls(InterpretedLayers):
         named = [p.name for p in self._named[1] if role(p.name, "call", p.default) is Role.SCALE]
         return next((name for name in named if given.get(name, INVERSE) == INVERSE), "")
 
+    def _layout_switch(self, layout: str) -> dict[str, bool]:
+        """Return the switch of the layout that a call has, as a case asks for it."""
+        named = (p.name for p in self._named[1] if p.name == LAYOUT_SWITCH)
+        return dict.fromkeys(named, layout != "sequence_first")
+
     def layer_call(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
         """Return the call of a layer, or of the function."""
         problem, roles = arguments.problem, self.how.roles
@@ -121,6 +126,7 @@ class InterpretedCalls(InterpretedLayers):
         values |= self.modes(training=training)
         offered = [e for e in vars(self).get("offer", {}).get("weights", ()) if e != "none"]
         values |= weights_switches(self._named[1], case, offered)
+        values |= self._layout_switch(case.layout)
         kv_heads = case.kv_heads_count
         width, samples = problem.query.shape[-1], case.batch
         sizes = LayerSizes(width, problem.num_heads, kv_heads=kv_heads, samples=samples)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # What a constructor refuses arguments by; anything else that it raises is a mistake in it.
 REFUSES = (ValueError, AssertionError, NotImplementedError)
+LAYOUT_SWITCH = "batch_first"  # torch's switch of the layout: samples before rows
 REFUSED = f"{NOT_ASKED}: its constructor refuses such sizes"
 
 
@@ -41,7 +42,7 @@ class InterpretedLayers(InstanceCalls):
     # unknown where it puts them.
     uses_method = True
     converts = True
-    # What a constructor raises without biases; "" where layers without them can be built.
+    # What raises without biases, and what it raises; "" where layers without them are judged.
     needs_biases = ""
     # The weights of the last call, as the target holds them.
     weight_leaves: list[tuple[weights.Slot, Any]]
@@ -54,8 +55,8 @@ class InterpretedLayers(InstanceCalls):
 
     @property
     def says_batch_first(self) -> bool:
-        """Whether the constructor has torch's switch of the layout: each of its values is asked."""
-        return "batch_first" in {p.name for p in self._named[0]}
+        """Whether constructor or call have torch's switch of the layout: both values are asked."""
+        return any(p.name == LAYOUT_SWITCH for named in self._named for p in named)
 
     def new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
         """Return a layer of these sizes."""
@@ -79,8 +80,8 @@ class InterpretedLayers(InstanceCalls):
         )
         sizes = replace(sizes, bias=bias or bool(self.needs_biases))
         more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
-        if self.says_batch_first:
-            more["batch_first"] = problem.case.layout != "sequence_first"
+        if LAYOUT_SWITCH in {p.name for p in self._named[0]}:
+            more[LAYOUT_SWITCH] = problem.case.layout != "sequence_first"
         more |= self.switches(problem)
         try:
             layer = self._new_with_biases(construction, sizes, more)
@@ -106,7 +107,7 @@ class InterpretedLayers(InstanceCalls):
                 raise
             with suppress(CandidateError):
                 layer = self.new(construction, replace(sizes, bias=True), **more)
-                self.needs_biases = str(error)
+                self.needs_biases = f"its constructor {error}"
                 return layer
             raise
 

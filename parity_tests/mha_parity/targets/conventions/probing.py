@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import DTYPES
 from mha_parity.core.target_facts import takes_one_length
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.cached_calls import use_cache_of
 from mha_parity.targets.conventions.claims import claimed_cases
+from mha_parity.targets.conventions.interpreted_layers import REFUSES
 from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
@@ -27,6 +28,7 @@ from mha_parity.targets.masks.find import fill_required, find_masks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
@@ -52,23 +54,31 @@ def probe_offer(convention: Convention) -> None:
     """Widen or narrow the convention's offer to what small calls prove."""
     _settle_dtype(convention)
     fill_required(convention)
+    failing = set[tuple[str, str]]()  # what is offered all the same: the run says how it fails
     for probe in convention.probes():
         held = convention.offer[probe.axis]
         shown = [accepts(convention, _in_trial_dtype(convention, case)) for case in probe.cases]
-        if all(each.offered for each in shown):
+        reasons = [each.reason for each in shown if not each.offered]
+        if not reasons or (probe.demanded and not any(map(_is_refusal, reasons))):
             convention.offer = convention.offer | {probe.axis: (*held, probe.value)}
+            failing |= {(probe.axis, probe.value)} if reasons else set()
         else:
-            reason = next(each.reason for each in shown if not each.offered)
-            convention.reasons[probe.axis, probe.value] = reason
+            convention.reasons[probe.axis, probe.value] = reasons[0]
     _only_batches(convention)
-    find_masks(convention)
+    find_masks(convention, failing)
     _leave_out_floats(convention)
     if not convention.hides_future:  # a switch of the rule was found
         convention.remarks = tuple(each for each in convention.remarks if each != CAUSAL)
-    _try_claims(convention)
+    _try_claims(convention, failing)
     convention.offer = convention.offer | {"dtype": _dtypes(convention)}
     use_cache_of(convention)
     find_log_sum_exp(convention)
+
+
+def _is_refusal(reason: str) -> bool:
+    """Return whether a call or a constructor raised what a target refuses arguments by."""
+    kinds = (f"raised {each.__name__}" for each in REFUSES)
+    return reason.startswith((NOT_ASKED, *kinds))
 
 
 def _settle_dtype(convention: Convention) -> None:
@@ -102,17 +112,19 @@ def _in_trial_dtype(convention: Convention, case: Case) -> Case:
     return case.replace(dtype=convention.trial_dtype) if convention.trial_dtype else case
 
 
-def _try_claims(convention: Convention) -> None:
+def _try_claims(convention: Convention, failing: AbstractSet[tuple[str, str]]) -> None:
     """Take back what the signature claims and a call raises on, in the target's own words.
 
     What answers stays offered, right or wrong: that is for the run to judge. Every claim is tried,
     at most one for each value of an axis: under a limit of time what is offered, and the verdict
-    with it, would depend on the load of the machine.
+    with it, would depend on the load of the machine. What is known to be ``failing`` stays.
     """
     plain = _plain(convention)
     if _raised(convention, plain):
         return  # then every call raises, and the run says so
     for axis, value, claimed in claimed_cases(plain, convention.offer):
+        if ("layout", claimed.layout) in failing:
+            continue
         single = convention.masks is not None and convention.masks.only_one_sample(claimed)
         case = claimed.replace(batch=1) if single else claimed
         case = case.replace(keys=case.queries) if takes_one_length(convention.reasons) else case

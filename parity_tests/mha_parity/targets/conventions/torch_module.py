@@ -175,6 +175,12 @@ class TorchModule(InstanceCalls):
         said = second_value(result) if unasked else ""
         return replace(answer, remarks=(*answer.remarks, said)) if said else answer
 
+    def answer(self, problem: Problem, result: Any) -> Answer:
+        """Return output and weights; what comes behind them is no part of torch's answer."""
+        pair = 2
+        longer = isinstance(result, tuple) and len(result) > pair
+        return super().answer(problem, result[:pair] if longer else result)
+
     def not_saved(self, problem: Problem, call: Call) -> str:
         """Name an entry of the state dict that differs from what was loaded; "" if none does."""
         layer = getattr(call.function, "__self__", call.function)

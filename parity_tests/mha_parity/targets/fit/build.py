@@ -158,9 +158,17 @@ def replace_by_identity(layer: Any, path: str) -> None:
         return
     import torch
 
+    class Identity(torch.nn.Identity):
+        """The place of a norm: where the weights of one are read without a call, there are none."""
+
+        def __getattr__(self, attribute: str) -> Any:
+            raise AttributeError(
+                f"`{attribute}` of `{path}` is read, which is taken out: torch's layer has no norm"
+            )
+
     holder, _, name = path.rpartition(".")
     with suppress(AttributeError):
-        setattr(layer.get_submodule(holder), name, torch.nn.Identity())
+        setattr(layer.get_submodule(holder), name, Identity())
 
 
 def replace_part(layer: Any, path: str, function: Callable[[Any], Any]) -> None:

@@ -35,7 +35,10 @@ PARTS |= {"".join(map(dict(zip(_LETTERS.values(), _LETTERS, strict=True)).get, o
           for order in permutations(ROWS)}  # fmt: skip
 # Of transformers that name a convolution of width 1 `c_attn`, and of those who write it out.
 PARTS |= {f"c{word}": tuple(word) for word in ("q", "k", "v", "kv", "qkv")}
-PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "in": ROWS, "cattn": ROWS, "cattention": ROWS}
+PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "qk": ("q", "k"), "kq": ("k", "q"), "in": ROWS}
+# Words for all three, whose order the code may show.
+WHOLE = frozenset({"cattn", "cattention", "fused", "packed", "pack"})
+PARTS |= dict.fromkeys(WHOLE, ROWS)
 PARTS |= dict.fromkeys(("keyvalue", "keyvalues", "keysvalues"), ("k", "v"))
 _ALIKE = tuple(
     tuple(map(change, words))
@@ -47,7 +50,6 @@ _LEAVES = frozenset({
     "param", "parameters", "_parameters",
 })  # fmt: skip
 _WHOLES = tuple("".join(order) for order in permutations(ROWS))
-WHOLE = frozenset({"cattn", "cattention"})  # words whose affixes belong to them
 
 
 def snake_case(name: str) -> str:

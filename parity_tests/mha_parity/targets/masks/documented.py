@@ -52,6 +52,8 @@ _INTEGERS = re.compile(
 _ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
 _BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
 _TYPE = re.compile(r"(?<!no )(?<!not )(?<!non-)\bbool\w*", re.IGNORECASE)
+# As torch's documentation said until it took floats, whatever the annotation.
+_BINARY = re.compile(r"\bbinary mask\b", re.IGNORECASE)
 # As annotations: `torch.BoolTensor`, `Bool[Tensor, "L S"]`; a `bool` alone is a switch.
 _BOOLEAN_ARRAY = re.compile(r"\bBoolTensor\b|\bBool\[[^\]]*\]")
 _INTEGER_ARRAY = re.compile(r"\b(Long|Int|Short|Byte)Tensor\b|\bU?Int\d*\[")
@@ -64,10 +66,10 @@ _FLOATS = re.compile(
 _CLAUSE = re.compile(
     r"[;,]\s|[\uff0c\uff1b\u3001\u3002]|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s"
 )
-# The first line of what is said of a parameter: a bullet, its name, its type.
+# The first line of what is said of a parameter: a bullet, its name, its type; or a row of a table.
 _ENTRY = (
     r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*"
-    r"\s*(?P<type>\((?:[^()\n]|\([^()\n]*\))*\))?\s*[:=]"
+    r"(?:\s*(?P<type>\((?:[^()\n]|\([^()\n]*\))*\))?\s*[:=]|[ \t]{{2,}}(?=\S)|[ \t](?=bool|float))"
 )
 # One within a line, behind what is said of another: up to the end of its sentence, or the next one.
 _ENTRY_IN_LINE = (
@@ -160,8 +162,9 @@ def documents_booleans(subject: Any, entry: Any, name: str) -> bool:
     """Return whether documentation or annotation says of a mask that it is boolean, not floats."""
     said, annotated = _said_by_both(subject, entry, name), _annotation(entry, name)
     booleans = _TYPE.search(said) or _BOOLEAN_ARRAY.search(annotated)
-    others = _FLOATS.search(said) or _OTHER_ARRAYS.search(_BOOLEAN_ARRAY.sub("", annotated))
-    return bool(booleans) and not others
+    others = _OTHER_ARRAYS.search(_BOOLEAN_ARRAY.sub("", annotated))
+    marks = _BINARY.search(said) or (booleans and not others)
+    return bool(marks) and not _FLOATS.search(said)
 
 
 def without_floats(

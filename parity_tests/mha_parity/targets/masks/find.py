@@ -11,6 +11,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import ESSENTIAL, ONE_SAMPLE, Role
 from mha_parity.targets.masks.documented import (
+    documents_booleans,
     with_documented_integers,
     without_floats,
 )
@@ -36,6 +37,8 @@ from mha_parity.targets.masks.search import search
 from mha_parity.targets.masks.switches import enabling_pairs, exclusive_pairs, mask_switches
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from mha_parity.core.parameters import Parameter
     from mha_parity.targets.conventions.base import Convention
 
@@ -56,12 +59,20 @@ def fill_required(convention: Convention) -> None:
         convention.masks = MaskPlan(found)
 
 
-def find_masks(convention: Convention) -> None:
-    """Search every mask, lengths, score bias and causal switch, and widen the offer by them."""
+def find_masks(convention: Convention, failing: AbstractSet[tuple[str, str]]) -> None:
+    """Search every mask, lengths, score bias and causal switch, and widen the offer by them.
+
+    In layouts that are known to be ``failing`` they are passed as in the first of the others.
+    """
     wanted = _searched(convention)
     if wanted:
         layouts = convention.offer["layout"]
-        found = {each: _found(convention, each, wanted) for each in layouts}
+        found = {
+            each: _found(convention, each, wanted)
+            for each in layouts
+            if ("layout", each) not in failing
+        }
+        found = {each: found.get(each, next(iter(found.values()))) for each in layouts}
         if "yes" in convention.offer["gradients"]:
             found = {
                 layout: tuple(with_gradients_tried(convention, layout, each) for each in results)
@@ -80,16 +91,23 @@ def _searched(convention: Convention) -> list[Parameter]:
     return [
         p
         for p in convention.parameters
-        if (p.role in ESSENTIAL or _may_be_a_mask(p))
+        if (p.role in ESSENTIAL or _may_be_a_mask(convention, p))
         and (p.of == "call" or p.role is Role.CAUSAL)
         and p.role is not Role.KEYWORDS
         and p.name not in known
     ]
 
 
-def _may_be_a_mask(parameter: Parameter) -> bool:
-    """Whether a name that says nothing may be that of a mask: None by default, or required."""
-    return parameter.role is Role.OTHER and (parameter.required or parameter.default == "None")
+def _may_be_a_mask(convention: Convention, parameter: Parameter) -> bool:
+    """Whether a name that says nothing may be that of a mask: None by default, or required.
+
+    One that says that it is rows, as `hidden`, where its documentation says booleans.
+    """
+    optional = parameter.default == "None"
+    if parameter.role is Role.INPUT:
+        subject, entry = convention.subject, convention.entry()
+        return optional and documents_booleans(subject, entry, parameter.name)
+    return parameter.role is Role.OTHER and (parameter.required or optional)
 
 
 def _found(

@@ -81,7 +81,7 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
     booleans = documents_booleans(subject, entry, name)
     marks = booleans or documents_integers(subject, entry, name)
     # A name that says nothing is that of a mask where its type and its shape are documented.
-    if parameter.role is Role.OTHER and not (booleans and shapes):
+    if parameter.role in {Role.OTHER, Role.INPUT} and not (booleans and shapes):
         return MaskRequirement(named.hides, certain=True)
     found = by_documentation(convention, name) or named
     otherwise = documented_hides(subject, entry, name) if marks else None

@@ -119,6 +119,7 @@ class _Search:
         self.raised = ""  # by the last call that did
         self._passed: dict[str, list[Axes]] = {}
         self._answered: list[Axes] = []
+        self._without_booleans: list[Axes] = []  # where booleans raised
         self._three_axes: Axes = ()
         self._attributes: tuple[str, ...] = ()
 
@@ -249,8 +250,7 @@ class _Search:
         """
         named = self._parameter.role is Role.LENGTHS
         least = MIN_COSINE if named else EXACT
-        layout = self._experiment.problem.case.layout
-        for axes in length_shapes(layout) if named else LENGTH_SHAPES:
+        for axes in length_shapes(self._experiment.problem.case.layout) if named else LENGTH_SHAPES:
             counts = self._experiment.visible_counts(axes)
             hidden = np.arange(self._experiment.shape[-1]) >= counts[..., None]
             taken = MaskFormat(axes, LENGTHS)
@@ -271,20 +271,21 @@ class _Search:
     def _masks(self) -> Iterator[MaskFormat]:
         """Yield the masks that are taken: those that fit exactly, or else above ``MIN_COSINE``.
 
-        Where one fits, a shape that only comes near is broadcast into another meaning, and
-        it is not asked for, unless it is one of torch's own. Those are asked for wherever the call
-        takes them, whatever they do there, unless it reads three axes as others than torch's.
+        Where one fits, a shape that only comes near is broadcast into another meaning: it is not
+        asked for, unless it is torch's own. Those are asked for wherever a call takes booleans so,
+        whatever they do there, unless it reads three axes as others than torch's.
         """
         shapes = (self._asked.only,) if self._asked.only else self._shapes()
         found = of_one_meaning([taken for axes in shapes for taken in self._of_shape(axes)])
         self._three_axes = next((t.axes for t in found if self._reads_heads_as(t)), ())
-        read = self._three_axes
-        demanded = [d for d in self._demanded(found) if not read or d.axes != TORCH_HEADS]
+        read = (TORCH_HEADS,) if self._three_axes else ()
+        demanded = [each for each in self._demanded(found) if each.axes not in read]
         if any(taken.fit >= EXACT for taken in found):
             own = {each.axes for each in demanded}
             found = [t for t in found if t.fit >= EXACT or t.axes in own]
         known = {t.axes for t in found}
-        missing = [t for t in demanded if t.axes not in known and t.axes in self._answered]
+        answered = {*self._answered}.difference(self._without_booleans, known)
+        missing = [t for t in demanded if t.axes in answered]
         missing = [t for t in missing if not found or self._one_of_heads(t.axes)]
         yield from (*found, *missing, *self._documented(found, {t.axes for t in missing} | known))
 
@@ -350,6 +351,7 @@ class _Search:
             value = taken.value(MaskContent(hidden), self._experiment.problem.dtype)
             shown = None if value is None else self._weights(value, axes)
             if shown is None:
+                self._without_booleans += [axes] if kind == "bool" else []
                 continue
             self._answered.append(axes)
             effect = self._experiment.effect(shown)

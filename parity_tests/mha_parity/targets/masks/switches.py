@@ -52,23 +52,26 @@ def mask_switches(
 def exclusive_pairs(
     convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the keys of a causal switch and a mask that are not passed together, and say why.
+    """Return the keys of two parameters that are not passed together, and say why.
 
-    Those of torch's scaled_dot_product_attention raise: one mask has to say all then. A switch that
-    is on by default may hide the future where there is no mask alone, if the mask can hide it: with
-    one of keys alone in its place no call hides both, which cases show.
+    One is a causal switch or a bias of the scores, the other a mask. Those of torch's
+    scaled_dot_product_attention raise: one mask has to say all then. A switch that is on by default
+    may hide the future where there is no mask alone, if the mask can hide it: with one of keys
+    alone in its place no call hides both, which cases show.
     """
     found: dict[tuple[str, ...], str] = {}
     for layout, results in by_layout.items():
         problem = mask_problem(convention, layout, square=True)
         nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
-        for switch, mask in _switches_and_masks(results):
+        for switch, mask in (*_switches_and_masks(results), *_biases_and_masks(results)):
             keys = (switch.parameter.key, mask.parameter.key)
             if keys in found:
                 continue
+            first = switch.taken[0]
+            passed = first.hides if first.kind == SWITCH else first.value(nothing, problem.dtype)
             # torch's kernels answer to both in some shapes of the mask, and raise in others.
             values = (taken.value(nothing, problem.dtype) for taken in mask.taken)
-            given = [{keys[0]: switch.taken[0].hides, keys[1]: value} for value in values]
+            given = [{keys[0]: passed, keys[1]: value} for value in values]
             try:
                 answers = [convention.answer_with(problem, each) for each in given]
             except CandidateError as error:
@@ -76,7 +79,7 @@ def exclusive_pairs(
                 found[keys] = f"{names} are not passed together: that {error}."
                 continue
             says_all = any("L" in taken.axes for taken in mask.taken)
-            if says_all and switch.parameter.default == str(switch.taken[0].hides):
+            if says_all and switch.parameter.default == str(passed):
                 both = weights_shown(problem, answers[0].output)
                 alone = MaskExperiment.of(convention, layout, square=True).plain
                 if is_causal(alone) and not is_causal(both):
@@ -133,3 +136,13 @@ def _switches_and_masks(
     switches = [each for each in taken if each.taken[0].kind == SWITCH]
     masks = [each for each in taken if each not in switches]
     yield from itertools.product(switches, masks)
+
+
+def _biases_and_masks(
+    results: tuple[MaskSearchResult, ...],
+) -> Iterator[tuple[MaskSearchResult, MaskSearchResult]]:
+    """Yield each bias of the scores with each parameter that is a mask."""
+    taken = [each for each in results if each.taken]
+    biases = [each for each in taken if each.parameter.role is Role.SCORE_BIAS]
+    masks = [each for each in taken if each.parameter.role is Role.MASK]
+    yield from itertools.product(biases, masks)

@@ -1,0 +1,167 @@
+"""Right attentions that names, documentation or calls tell of in a way that is easily misread."""
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def documented_in_a_table(q, k, v, attn_mask=None, key_padding_mask=None):
+    """q: (N, H, L, D); k, v: (N, H, S, D).
+
+    attn_mask         bool (True = blocked) or float (added), (L, S) or (N, H, L, S)
+    key_padding_mask  bool (True = padding), (N, S)
+    """
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    for mask in (attn_mask, None if key_padding_mask is None else key_padding_mask[:, None, None]):
+        if mask is not None and mask.dtype == torch.bool:
+            scores = scores.masked_fill(mask, -torch.inf)
+        elif mask is not None:
+            scores = scores + mask
+    return scores.softmax(-1) @ v
+
+
+def documented_in_a_table_inverted(q, k, v, attn_mask=None, key_padding_mask=None):
+    """Wrong: a True is seen, and nothing else.
+
+    attn_mask bool (True = blocked), (L, S)
+    """
+    return documented_in_a_table(q, k, v, None if attn_mask is None else ~attn_mask)
+
+
+class HidesByIndex:
+    """NumPy's index by a mask (L, S): a mask of more axes raises, one of integers goes through."""
+
+    def __init__(self, in_proj_weight, out_weight, num_heads):
+        self.in_proj_weight, self.out_weight = in_proj_weight, out_weight
+        self.num_heads = num_heads
+
+    def __call__(self, query, key, value, attn_mask=None):
+        weights = np.split(self.in_proj_weight, 3)
+        q, k, v = (x @ w.T for x, w in zip((query, key, value), weights, strict=True))
+        heads = [
+            self._of_one(*rows, attn_mask)
+            for rows in zip(*(np.split(x, self.num_heads, -1) for x in (q, k, v)), strict=True)
+        ]
+        return np.concatenate(heads, -1) @ self.out_weight.T
+
+    def _of_one(self, q, k, v, attn_mask):
+        scores = q @ k.swapaxes(1, 2) / q.dtype.type(q.shape[-1] ** 0.5)
+        if attn_mask is not None:
+            scores[:, attn_mask] = -np.inf
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True) @ v
+
+
+class FusedValuesFirst(nn.Module):
+    """One Linear of values, queries and keys; the number of query heads is `n_q`."""
+
+    def __init__(self, dim, n_q=6, n_kv=6):
+        super().__init__()
+        self.n_q, self.n_kv, self.width = n_q, n_kv, dim // n_q
+        self.fused = nn.Linear(dim, (n_q + 2 * n_kv) * self.width)
+        self.down = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        sizes = [n * self.width for n in (self.n_kv, self.n_q, self.n_kv)]
+        v, q, k = (
+            rows.unflatten(-1, (-1, self.width)).transpose(1, 2)
+            for rows in self.fused(x).split(sizes, -1)
+        )
+        k, v = (rows.repeat_interleave(self.n_q // self.n_kv, 1) for rows in (k, v))
+        return self.down(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class PairAndValues(nn.Module):
+    """One Linear of queries and keys, one of values."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qk, self.v = nn.Linear(embed_dim, 2 * embed_dim), nn.Linear(embed_dim, embed_dim)
+        self.o = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x):
+        q, k, v = (
+            rows.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for rows in (*self.qk(x).chunk(2, -1), self.v(x))
+        )
+        return self.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class JoinsBiases(nn.Module):
+    """Its biases are joined in each call, which raises where it has none."""
+
+    def __init__(self, embed_dim, num_heads, bias=True):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(embed_dim, embed_dim, bias=bias) for _ in range(4)
+        )
+
+    def forward(self, query, key, value):
+        biases = torch.cat((self.q_proj.bias, self.k_proj.bias, self.v_proj.bias)).chunk(3)
+        q, k, v = (
+            F.linear(x, each.weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for x, each, bias in zip(
+                (query, key, value), (self.q_proj, self.k_proj, self.v_proj), biases, strict=True
+            )
+        )
+        rows = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return self.out_proj(rows)
+
+
+class BiasOrMask(JoinsBiases):
+    """A bias of the scores takes the place of a mask: both together are refused."""
+
+    def forward(self, query, key, value, attn_mask=None, position_bias=None):
+        if position_bias is not None:
+            assert attn_mask is None, "the bias stands in place of the mask"
+            attn_mask = position_bias.view(-1, *position_bias.shape[-2:])
+        q, k, v = (
+            each(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2).flatten(0, 1)
+            for x, each in zip(
+                (query, key, value), (self.q_proj, self.k_proj, self.v_proj), strict=True
+            )
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        heads = (scores if attn_mask is None else scores + attn_mask).softmax(-1) @ v
+        rows = heads.unflatten(0, (-1, self.num_heads)).transpose(1, 2).flatten(2)
+        return self.out_proj(rows)
+
+
+class ReturnsThree(nn.MultiheadAttention):
+    """torch's layer with a third result behind the weights."""
+
+    def forward(self, query, key, value, **options):
+        output, weights = super().forward(query, key, value, **options)
+        return output, weights, value
+
+
+class BinaryMask(nn.MultiheadAttention):
+    """torch's layer with the mask of keys of its first releases, which took no floats."""
+
+    def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None):
+        """Attend.
+
+        Args:
+            key_padding_mask: if given, padding keys are left out. When given a binary mask and a
+                value is True, the key is ignored.
+        """
+        hidden = None if key_padding_mask is None else key_padding_mask.bool()
+        return super().forward(
+            query, key, value, key_padding_mask=hidden, need_weights=need_weights,
+            attn_mask=attn_mask,
+        )  # fmt: skip
+
+
+class ReadsItsNorm(nn.Module):
+    """The weights of its norm are read, and the norm is not called."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(embed_dim), PairAndValues(embed_dim, num_heads)
+
+    def forward(self, x):
+        rows = F.layer_norm(x, x.shape[-1:], self.norm.weight, self.norm.bias)
+        return self.attention(rows)

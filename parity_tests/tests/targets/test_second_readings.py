@@ -1,0 +1,95 @@
+"""What is easily misread of a right attention is read rightly, and wrong ones still fail."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.bind import bind
+from subject_checks import check_subject, checks_of, load_subject
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+judged = checks_of("second_readings.py", cases=60, dtypes=("float64",))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "documented_in_a_table", "HidesByIndex", "FusedValuesFirst", "PairAndValues", "JoinsBiases",
+        "BiasOrMask", "ReturnsThree", "BinaryMask",
+    ],
+)  # fmt: skip
+def test_right_ones_pass(name: str) -> None:
+    """Each was refused, left open or red."""
+    verdict = judged(name, cases=120)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
+
+
+def test_a_table_says_what_a_mask_means() -> None:
+    """The documentation goes before the name: `attn_mask` of such a function is torch's sdpa's."""
+    candidate = bind(load_subject("second_readings.py:documented_in_a_table"))
+    assert "True hides" in candidate.meanings["call.attn_mask"]
+    assert "by its documentation" in candidate.meanings["call.attn_mask"]
+    verdict = judged("documented_in_a_table_inverted")
+    assert Outcome.FAIL == verdict.outcome, verdict.sentence
+
+
+def test_a_shape_is_demanded_where_booleans_go_through() -> None:
+    """Integers are an index of rows in other shapes than (L, S), in which booleans raise."""
+    offer = bind(load_subject("second_readings.py:HidesByIndex")).offer
+    assert "bool2d" in offer["attn"]
+    assert "bool3d" not in offer["attn"]
+
+
+def test_biases_of_zero_stand_for_none() -> None:
+    """Cases without biases are asked all the same, and it is said."""
+    candidate = bind(load_subject("second_readings.py:JoinsBiases"))
+    assert {"no", "yes"} <= {*candidate.offer["bias"]}
+    assert any("without biases its call raised TypeError" in each for each in candidate.remarks)
+
+
+def test_memory_is_tried_with_masks() -> None:
+    """The view of a bias raises where its memory is another one, and no case shows it."""
+    candidate = bind(load_subject("second_readings.py:BiasOrMask"))
+    assert "fortran" not in candidate.offer["memory"]
+    assert any("are not passed together" in each for each in candidate.remarks)
+
+
+def test_a_binary_mask_gets_no_floats() -> None:
+    """Floats would be booleans there: every number but 0 would hide its key."""
+    candidate = bind(load_subject("second_readings.py:BinaryMask"))
+    assert "float" not in candidate.offer["padding"]
+    assert "is boolean" in candidate.reasons["padding", "float"]
+
+
+def test_a_norm_that_is_read_is_named() -> None:
+    """What stands in its place has no weights: the sentence says whose they are."""
+    with pytest.raises(TargetError, match="`weight` of `norm` is read, which is taken out"):
+        bind(load_subject("second_readings.py:ReadsItsNorm"))
+
+
+def test_a_device_is_a_constant_of_a_notebook(tmp_path: Path) -> None:
+    """Where arrays lie is asked without a call that computes."""
+    source = """import torch
+from torch.nn import functional as F
+device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+if torch.cuda.is_available():
+    kind = 'cuda'
+else:
+    kind = 'cpu'
+def attend(q, k, v):
+    q, k, v = (x.to(device).to(kind) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v)
+"""
+    cell: dict[str, object] = {"cell_type": "code", "source": source, "metadata": {}, "outputs": [],
+            "execution_count": None}  # fmt: skip
+    book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    (tmp_path / "book.ipynb").write_text(json.dumps(book), encoding="utf-8")
+    verdict = check_subject(f"{tmp_path}/book.ipynb:attend", cases=60)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
