@@ -47,6 +47,20 @@ def few_further_calls(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         monkeypatch.setattr(call_effects, "EXTRA", call_effects.EXTRA._replace(first=2))
 
 
+@pytest.fixture
+def short_cases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw cases that take a quarter of the time to judge: a quarter less for a short run.
+
+    How a target is called does not depend on long sequences. tests/cases holds what sizes are
+    drawn; `make test-all` leaves them as they are.
+    """
+    if "not slow" in request.config.option.markexpr:
+        from mha_parity.cases import sizes
+
+        for limit in ("LIMIT", "LONG_LIMIT", "FULL_LIMIT"):
+            monkeypatch.setattr(sizes, limit, getattr(sizes, limit) / 4)
+
+
 @pytest.fixture(scope="session")
 def run_pytest_in() -> Iterator[RunPytest]:
     """Return a function that runs pytest in a folder, in a process of its own.

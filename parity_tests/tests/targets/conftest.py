@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _few_further_calls(few_further_calls: None) -> None:
-    """Make few of the calls that tests/checks holds."""
+def _few_further_calls(few_further_calls: None, short_cases: None) -> None:
+    """Make few of the calls that tests/checks holds, on cases of few scores."""
 
 
 @pytest.fixture
