@@ -29,6 +29,13 @@ def documented_in_a_table_inverted(q, k, v, attn_mask=None, key_padding_mask=Non
     return documented_in_a_table(q, k, v, None if attn_mask is None else ~attn_mask)
 
 
+def hides_by_boolean_rows(query, key, value, attn_mask=None):
+    """query: (N, H, L, D). Booleans alone are a mask, True where seen, as for torch's function."""
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        raise TypeError("a mask of booleans is wanted")
+    return F.scaled_dot_product_attention(query, key, value, attn_mask)
+
+
 class HidesByIndex:
     """NumPy's index by a mask (L, S): a mask of more axes raises, one of integers goes through."""
 

@@ -61,6 +61,13 @@ def test_memory_is_tried_with_masks() -> None:
     assert any("are not passed together" in each for each in candidate.remarks)
 
 
+def test_a_mask_that_raises_says_nothing_of_memory() -> None:
+    """What was taken back by itself is not tried in other memory."""
+    candidate = bind(load_subject("second_readings.py:hides_by_boolean_rows"))
+    assert "float2d" not in candidate.offer["attn"]
+    assert {"c", "fortran", "sliced"} <= {*candidate.offer["memory"]}
+
+
 def test_a_binary_mask_gets_no_floats() -> None:
     """Floats would be booleans there: every number but 0 would hide its key."""
     candidate = bind(load_subject("second_readings.py:BinaryMask"))

@@ -42,7 +42,7 @@ def claimed_cases(plain: Case, offer: Offer) -> Iterator[tuple[str, str, Case]]:
             if value != getattr(plain, axis):
                 for base in _bases(plain, axis, offer):
                     case = _with(base, axis, value, offer)
-                    if _is_drawn(case, offer) and getattr(case, axis) == value:
+                    if is_drawn(case, offer) and getattr(case, axis) == value:
                         yield axis, value, case
 
 
@@ -73,7 +73,7 @@ def _with(plain: Case, axis: str, value: str, offer: Offer) -> Case:
     return plain.replace(**fields, **changes)
 
 
-def _is_drawn(case: Case, offer: Offer) -> bool:
+def is_drawn(case: Case, offer: Offer) -> bool:
     """Return whether a run could draw a case of these features."""
     features = case.features()
     free = {"size", "regime", "dtype", "gradients"}

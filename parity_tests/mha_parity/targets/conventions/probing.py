@@ -18,7 +18,7 @@ from mha_parity.core.features import DTYPES
 from mha_parity.core.target_facts import takes_one_length
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.cached_calls import use_cache_of
-from mha_parity.targets.conventions.claims import claimed_cases
+from mha_parity.targets.conventions.claims import claimed_cases, is_drawn
 from mha_parity.targets.conventions.interpreted_layers import REFUSES
 from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
 from mha_parity.targets.conventions.returned_names import named_scores
@@ -123,7 +123,9 @@ def _try_claims(convention: Convention, failing: AbstractSet[tuple[str, str]]) -
     if _raised(convention, plain):
         return  # then every call raises, and the run says so
     for axis, value, claimed in claimed_cases(plain, convention.offer):
-        if ("layout", claimed.layout) in failing:
+        # A mask or layout that raised by itself is taken back already, and says nothing of memory.
+        gone = axis == "memory" and not is_drawn(claimed, convention.offer)
+        if gone or ("layout", claimed.layout) in failing:
             continue
         single = convention.masks is not None and convention.masks.only_one_sample(claimed)
         case = claimed.replace(batch=1) if single else claimed

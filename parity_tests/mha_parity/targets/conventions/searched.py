@@ -52,7 +52,7 @@ DTYPE_WORDS = re.compile(r"float|double|half|single|type|precision|bit|fp|16|32|
 def may_speak_of_dtype(raised: str) -> bool:
     """Return whether a call that raised so may go through in another dtype."""
     kind, _, said = raised.partition(" [")[0].partition(": ")
-    if FOREIGN_ARRAY in said or NOTHING in said:
+    if FOREIGN_ARRAY.search(said) or NOTHING in said:
         return False
     return not said or "NotImplemented" in kind or DTYPE_WORDS.search(said) is not None
 

@@ -6,6 +6,7 @@ query's. What fits none is taken by the nearest, if names leave nothing open or 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -46,8 +47,9 @@ SHARES = (("k", "q"), ("q", "k"), ("v", "q"), ("v", "k"))
 OF_INPUT_AND_HEAD = 2  # widths that a constructor takes
 WAYS_FIRST = 3  # to build a class
 TRIALS_RAISED = 100  # of one way to build it
-FOREIGN_ARRAY = "numpy.ndarray"  # what another library's function says of an array of NumPy
-NOTHING = "NoneType"  # and of None
+# What torch's functions say of an array of NumPy, and what all say of None.
+FOREIGN_ARRAY = re.compile(r"tensor.*numpy\.ndarray|numpy\.ndarray.*tensor", re.IGNORECASE)
+NOTHING = "NoneType"
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
 
 
@@ -113,9 +115,9 @@ class Search:
     @property
     def _has_foreign_arrays(self) -> bool:
         """Whether all trials raised by arrays of another library than the target computes with."""
-        foreign = [each for each in self.trials if FOREIGN_ARRAY in each.missed]
-        others = (each for each in self.trials if FOREIGN_ARRAY not in each.missed)
-        return bool(foreign) and all(each.raised and NOTHING in each.missed for each in others)
+        foreign = [bool(FOREIGN_ARRAY.search(each.missed)) for each in self.trials]
+        others = (each for each, said in zip(self.trials, foreign, strict=True) if not said)
+        return any(foreign) and all(each.raised and NOTHING in each.missed for each in others)
 
     def _of_several_heads(self, trial: InterpretationResult) -> InterpretationResult | None:
         """Return the nearest of several heads, where one head alone is right.
