@@ -72,7 +72,8 @@ class DropoutVJP(VJP):
         """Return the factor on the gradient of each weight."""
         return self.multiplier
 
-    def _scores(self, d_heads: Array) -> Array:
+    def score_gradient(self, d_heads: Array) -> Array:
+        """Return the gradient of the logits through the kept weights."""
         d_p = self._product(d_heads, self.v.swapaxes(-1, -2)) * self.factor()
         level = (self.clean * d_p).sum(axis=-1, keepdims=True)
         return np.asarray(self.clean * (d_p - level))

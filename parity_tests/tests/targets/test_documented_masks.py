@@ -27,7 +27,7 @@ SAID = {
 }
 
 
-judged = checks_of("documented_masks.py", cases=40, dtypes=("float64",))
+judged = checks_of("documented_masks.py", cases=60, dtypes=("float64",))
 
 
 @pytest.mark.parametrize("text", SAID)

@@ -15,7 +15,7 @@ from subject_checks import SUBJECTS, checks_of
 FILE = "weight_dictionaries.py"
 
 
-judged = checks_of(FILE, cases=20, dtypes=("float64",))
+judged = checks_of(FILE, cases=40, dtypes=("float64",))
 
 
 @pytest.mark.repeats(5)
@@ -62,14 +62,14 @@ def test_wrong_ones_fail(name: str) -> None:
 
 def test_weights_and_biases_may_have_the_heads_first() -> None:
     """Kills a flat bias beside weights (H, E, D), by which such a dictionary was refused."""
-    heads_first = checks_of("heads_first_weights.py", cases=20, dtypes=("float64",))
+    heads_first = checks_of("heads_first_weights.py", cases=40, dtypes=("float64",))
     assert Outcome.PASS == heads_first("attention").outcome
     assert Outcome.FAIL == heads_first("crossed", fail_fast=True).outcome
 
 
 def test_names_that_a_function_of_another_file_reads_are_known() -> None:
     """Kills keys of the same module alone, by which what a helper reads was no name."""
-    elsewhere = checks_of("heads_first_weights.py", cases=20, dtypes=("float64",))
+    elsewhere = checks_of("heads_first_weights.py", cases=40, dtypes=("float64",))
     assert Outcome.PASS == elsewhere("read_by_another_file").outcome
     assert Outcome.FAIL == elsewhere("read_by_another_file_crossed", fail_fast=True).outcome
 
