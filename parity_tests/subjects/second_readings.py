@@ -172,3 +172,42 @@ class ReadsItsNorm(nn.Module):
     def forward(self, x):
         rows = F.layer_norm(x, x.shape[-1:], self.norm.weight, self.norm.bias)
         return self.attention(rows)
+
+
+class PackedBehind(PairAndValues):
+    """The Linear called `packed` is that of the output, and `fused` that of q, k and v."""
+
+    def __init__(self, embed_dim, num_heads):
+        nn.Module.__init__(self)
+        self.num_heads = num_heads
+        self.fused, self.packed = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x):
+        q, k, v = (
+            rows.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for rows in self.fused(x).chunk(3, -1)
+        )
+        return self.packed(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class JoinsBiasesByDefault(JoinsBiases):
+    """Wrong: as it is built by default, its calls raise."""
+
+    def __init__(self, embed_dim, num_heads, bias=False):
+        super().__init__(embed_dim, num_heads, bias=bias)
+
+
+class BiasBreaksMask(BiasOrMask):
+    """Wrong: a mask beside a bias of the scores is read at an index that it has not."""
+
+    def forward(self, query, key, value, attn_mask=None, position_bias=None):
+        if attn_mask is not None and position_bias is not None:
+            attn_mask = attn_mask[len(attn_mask)]
+        both = [each for each in (attn_mask, position_bias) if each is not None]
+        return super().forward(query, key, value, both[0] if both else None)
+
+
+def in_float32_alone(q, k, v):
+    """q: (N, H, L, D). Arrays of four bytes are served, which no sentence says."""
+    scale = {4: q.shape[-1] ** -0.5}[q.element_size()]
+    return (q @ k.mT * scale).softmax(-1) @ v

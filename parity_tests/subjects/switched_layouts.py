@@ -76,3 +76,18 @@ def _over_rows(q, k, v, n_heads, bias):
     scores = heads(q) @ heads(k).mT / (width // n_heads) ** 0.5
     weights = torch.softmax(scores if bias is None else scores + bias, -1)
     return (weights @ heads(v)).transpose(0, 1).reshape(rows, samples, width)
+
+
+def names_what_it_refuses(q, k, v, n_heads, bias=None, batch_first=True):
+    """Right by samples; rows first raise by another exception that names the switch."""
+    if not batch_first:
+        raise RuntimeError("batch_first=False is not supported")
+    return by_samples(q, k, v, n_heads, bias, batch_first=True)
+
+
+def heads_before_rows(q, k, v, batch_first=True):
+    """(N, H, L, D), or (L, N, H, D): no exchange of samples and rows."""
+    if not batch_first:
+        q, k, v = (x.permute(1, 2, 0, 3) for x in (q, k, v))
+    output = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+    return output if batch_first else output.permute(2, 0, 1, 3)

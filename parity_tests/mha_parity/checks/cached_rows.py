@@ -22,8 +22,8 @@ from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import PLAIN, has_one_kv_head
 from mha_parity.core.problem import INPUTS
+from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.cached_calls import CachedCalls, last_row, rows
-from mha_parity.targets.conventions.interpreted_layers import REFUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -20,6 +20,15 @@ LIBRARIES = tuple(f"{sysconfig.get_paths()[key]}/" for key in ("stdlib", "platst
 INSTALLED = "site-packages"
 
 
+# What a target refuses arguments by; anything else that it raises is a mistake in it.
+REFUSES = (ValueError, AssertionError, NotImplementedError)
+
+
+def is_refusal(said: str) -> bool:
+    """Return whether a report of an exception is one of those that refuse arguments."""
+    return said.startswith(tuple(f"raised {each.__name__}" for each in REFUSES))
+
+
 def is_harness(filename: str) -> bool:
     """Return whether a frame's file belongs to the harness."""
     return filename.startswith(HARNESS)

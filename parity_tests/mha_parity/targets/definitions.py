@@ -85,12 +85,20 @@ def _is_kept(statement: ast.stmt) -> bool:
         return all(isinstance(each, ast.Pass) or _is_kept(each) for each in parts)
     if isinstance(statement, ast.If):
         parts = [*statement.body, *statement.orelse]
-        return _is_constant(statement.test) and all(map(_is_kept, parts))
+        return _is_constant(statement.test) and all(map(_is_kept_in_branch, parts))
     if isinstance(statement, ast.Assign):
         return _is_constant(statement.value)
     return isinstance(statement, ast.AnnAssign) and (
         statement.value is not None and _is_constant(statement.value)
     )
+
+
+def _is_kept_in_branch(statement: ast.stmt) -> bool:
+    """Return the same of a statement behind a condition, where nothing or a line may be said."""
+    said = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    if said and ast.unparse(statement.value.func) == "print":  # type: ignore[attr-defined]  # a call
+        return True
+    return isinstance(statement, ast.Pass) or _is_kept(statement)
 
 
 def _is_constant(value: ast.expr) -> bool:

@@ -22,7 +22,7 @@ judged = checks_of("second_readings.py", cases=60, dtypes=("float64",))
     "name",
     [
         "documented_in_a_table", "HidesByIndex", "FusedValuesFirst", "PairAndValues", "JoinsBiases",
-        "BiasOrMask", "ReturnsThree", "BinaryMask",
+        "BiasOrMask", "ReturnsThree", "BinaryMask", "PackedBehind",
     ],
 )  # fmt: skip
 def test_right_ones_pass(name: str) -> None:
@@ -52,6 +52,19 @@ def test_biases_of_zero_stand_for_none() -> None:
     candidate = bind(load_subject("second_readings.py:JoinsBiases"))
     assert {"no", "yes"} <= {*candidate.offer["bias"]}
     assert any("without biases its call raised TypeError" in each for each in candidate.remarks)
+
+
+@pytest.mark.parametrize("name", ["JoinsBiasesByDefault", "BiasBreaksMask"])
+def test_what_raises_by_mistake_fails(name: str) -> None:
+    """A layer is judged as it is built by default, and a mistake excludes no pair of masks."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome, verdict.sentence
+
+
+def test_one_dtype_that_no_sentence_names_is_tried() -> None:
+    """Where every call in float64 raises, float32 is tried whatever is raised."""
+    candidate = bind(load_subject("second_readings.py:in_float32_alone"))
+    assert ("float32",) == candidate.offer["dtype"]
 
 
 def test_memory_is_tried_with_masks() -> None:
@@ -88,6 +101,7 @@ from torch.nn import functional as F
 device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
 if torch.cuda.is_available():
     kind = 'cuda'
+    print('on', kind)
 else:
     kind = 'cpu'
 def attend(q, k, v):

@@ -21,6 +21,15 @@ def test_right_ones_pass_in_the_layouts_that_they_have(name: str) -> None:
     assert Outcome.PASS == verdict.outcome, verdict.sentence
 
 
+@pytest.mark.parametrize("name", ["names_what_it_refuses", "heads_before_rows"])
+def test_a_layout_is_not_asked_that_is_refused_or_another(name: str) -> None:
+    """A refusal names the switch; where heads stand before rows, samples and rows do not change."""
+    candidate = bind(load_subject(f"switched_layouts.py:{name}"))
+    assert "sequence_first" not in candidate.offer["layout"]
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
+
+
 def test_memory_is_tried_in_both_layouts() -> None:
     """Sliced arrays go through by samples, where they are copied, and raise rows first."""
     candidate = bind(load_subject("switched_layouts.py:by_samples"))

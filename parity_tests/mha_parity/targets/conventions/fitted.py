@@ -39,6 +39,7 @@ from mha_parity.targets.conventions.self_causal import (
     is_causal_by_name,
     judge_by_name,
 )
+from mha_parity.targets.fit.argument_meanings import meanings
 from mha_parity.targets.fit.documented_layout import SAMPLES_FIRST, documents_samples_first
 from mha_parity.targets.fit.refine import built_remarks
 from mha_parity.targets.fit.refusals import (
@@ -110,8 +111,13 @@ class Fitted(SearchedCalls):
         return self._offered()
 
     def _give_biases(self) -> None:
-        """Build layers with biases of 0 where calls of one without them raise."""
+        """Build layers with biases of 0 where calls of one without them raise.
+
+        One that is built without by default is judged as it is built.
+        """
         optional = {"no", "yes"} <= {*self.bias_values} and not self.takes_torchs
+        switches = (p for p in self._named[0] if meanings(p.name)[:1] == ("bias",))
+        optional = optional and not any(p.default is False for p in switches)
         if self.layers is None or self.needs_biases or not optional:
             return
         case = trial_problem(self.how, "self", self.small_dtype).case.replace(bias="no")
@@ -262,6 +268,8 @@ class Fitted(SearchedCalls):
     def _other_layout(self) -> Iterator[FeatureProbe]:
         """Yield the trial of the layout that it was not found in, where it says it has both."""
         case = self.trial_case()
+        if self.how.of_heads and self.how.arrangement != "rows_of_heads":
+            return  # samples and rows are no neighbours there
         for layout in ("batch_first", "sequence_first"):
             if self.says_batch_first and layout not in self.offer["layout"]:
                 yield FeatureProbe("layout", layout, (case.replace(layout=layout),), demanded=True)

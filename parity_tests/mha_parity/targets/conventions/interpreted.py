@@ -100,9 +100,9 @@ class InterpretedCalls(InterpretedLayers):
         return next((name for name in named if given.get(name, INVERSE) == INVERSE), "")
 
     def _layout_switch(self, layout: str) -> dict[str, bool]:
-        """Return the switch of the layout that a call has, as a case asks for it."""
-        named = (p.name for p in self._named[1] if p.name == LAYOUT_SWITCH)
-        return dict.fromkeys(named, layout != "sequence_first")
+        """Return the switch of the layout that a call has, and no constructor, as a case asks."""
+        built, called = ({p.name for p in named} & {LAYOUT_SWITCH} for named in self._named)
+        return dict.fromkeys(called - built, layout != "sequence_first")
 
     def layer_call(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
         """Return the call of a layer, or of the function."""

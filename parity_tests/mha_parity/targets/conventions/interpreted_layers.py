@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
 from mha_parity.targets import problem_arrays
+from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.from_torch import Take
     from mha_parity.targets.fit.interpretation import Interpretation
 
-# What a constructor refuses arguments by; anything else that it raises is a mistake in it.
-REFUSES = (ValueError, AssertionError, NotImplementedError)
 LAYOUT_SWITCH = "batch_first"  # torch's switch of the layout: samples before rows
 REFUSED = f"{NOT_ASKED}: its constructor refuses such sizes"
 

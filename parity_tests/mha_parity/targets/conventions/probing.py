@@ -16,10 +16,10 @@ from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import DTYPES
 from mha_parity.core.target_facts import takes_one_length
-from mha_parity.targets.attribution import attributed
+from mha_parity.targets.attribution import attributed, is_refusal
 from mha_parity.targets.conventions.cached_calls import use_cache_of
 from mha_parity.targets.conventions.claims import claimed_cases, is_drawn
-from mha_parity.targets.conventions.interpreted_layers import REFUSES
+from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH
 from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
@@ -76,9 +76,8 @@ def probe_offer(convention: Convention) -> None:
 
 
 def _is_refusal(reason: str) -> bool:
-    """Return whether a call or a constructor raised what a target refuses arguments by."""
-    kinds = (f"raised {each.__name__}" for each in REFUSES)
-    return reason.startswith((NOT_ASKED, *kinds))
+    """Return whether a call or a constructor raised what a target refuses a layout by."""
+    return reason.startswith(NOT_ASKED) or is_refusal(reason) or LAYOUT_SWITCH in reason
 
 
 def _settle_dtype(convention: Convention) -> None:

@@ -45,16 +45,22 @@ DTYPES = ("float64", "float32")  # of the small problems, the second for what ta
 HALF = ("float16", "bfloat16")  # for what raises in both
 
 
+PLACE = re.compile(r" \[[^\[\]]*:\d+\]$")  # of what was raised
 # Whatever names a dtype or the number of its bits, and an assertion that says nothing.
 DTYPE_WORDS = re.compile(r"float|double|half|single|type|precision|bit|fp|16|32|64", re.IGNORECASE)
 
 
 def may_speak_of_dtype(raised: str) -> bool:
     """Return whether a call that raised so may go through in another dtype."""
-    kind, _, said = raised.partition(" [")[0].partition(": ")
-    if FOREIGN_ARRAY.search(said) or NOTHING in said:
+    kind, _, said = PLACE.sub("", raised).partition(": ")
+    if not may_say_nothing(raised):
         return False
     return not said or "NotImplemented" in kind or DTYPE_WORDS.search(said) is not None
+
+
+def may_say_nothing(raised: str) -> bool:
+    """Return whether a call raised so by more than None or an array of another library."""
+    return not (FOREIGN_ARRAY.search(raised) or NOTHING in raised)
 
 
 class SearchedCalls(InterpretedCalls):
@@ -155,7 +161,10 @@ class SearchedCalls(InterpretedCalls):
                 return
             yield dtype
             raised = [each.missed for each in trials if each.raised]
-            if trials and not any(map(may_speak_of_dtype, raised)):
+            narrower = dtype == DTYPES[0] and len(raised) == len(trials)
+            if not any(map(may_speak_of_dtype, raised)) and not (
+                narrower and any(map(may_say_nothing, raised))
+            ):
                 return
 
     def _is_taken(self, trial: InterpretationResult) -> bool:

@@ -179,11 +179,14 @@ def _says_little(named: Sequence[tuple[Leaf, tuple[str, ...]]]) -> bool:
 def _of_its_size(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the parts of a Linear called `c_attn`: of queries, or of keys and values, by its size.
 
-    In cross-attention two of them share the name.
+    In cross-attention two of them share the name. A square one called `fused` or `qk` is neither.
     """
-    if names.stem(leaf.path.rpartition(".")[0]) not in names.WHOLE or len(leaf.shape) != 2:
+    word = names.stem(leaf.path.rpartition(".")[0])
+    if len(leaf.shape) != 2 or word not in names.WHOLE | names.PAIRS:
         return parts
     many, rest = divmod(max(leaf.shape), min(leaf.shape))
+    if word not in names.OF_ATTENTION:
+        return () if (many, rest) == (1, 0) else parts
     return parts if rest else {1: ("q",), 2: ("k", "v")}.get(many, parts)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
+from mha_parity.targets.attribution import is_refusal
 from mha_parity.targets.masks.experiment import (
     MaskExperiment,
     is_causal,
@@ -75,6 +76,8 @@ def exclusive_pairs(
             try:
                 answers = [convention.answer_with(problem, each) for each in given]
             except CandidateError as error:
+                if first.kind != SWITCH and not is_refusal(str(error)):
+                    continue
                 names = f"`{switch.parameter.name}` and `{mask.parameter.name}`"
                 found[keys] = f"{names} are not passed together: that {error}."
                 continue
