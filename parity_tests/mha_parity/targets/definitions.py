@@ -94,10 +94,11 @@ def _is_kept(statement: ast.stmt) -> bool:
 
 
 def _is_kept_in_branch(statement: ast.stmt) -> bool:
-    """Return the same of a statement behind a condition, where nothing or a line may be said."""
-    said = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-    if said and ast.unparse(statement.value.func) == "print":  # type: ignore[attr-defined]  # a call
-        return True
+    """Return the same of a statement behind a condition, where what is known may be printed."""
+    called = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(called, ast.Call) and ast.unparse(called.func) == "print":
+        inside = (node for each in called.args for node in ast.walk(each))
+        return not any(isinstance(node, ast.Call) for node in inside)
     return isinstance(statement, ast.Pass) or _is_kept(statement)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.targets import load
+from mha_parity.targets.backends import torch_arrays
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.searched import may_speak_of_dtype
@@ -45,6 +46,14 @@ def test_arrays_of_another_library_cost_a_hundred_trials(monkeypatch: pytest.Mon
         bind(load.load(f"{SUBJECTS}/wrong_by_axes.py:put_back_by_the_order"))
     assert ("float64", TRIALS_RAISED) == ran[0]
     assert {"float64"} == {dtype for dtype, _ in ran}
+
+
+def test_a_library_without_float64_is_tried_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX has none by default: no trial in float64 is no reason to end the search."""
+    narrow = ("float32", "float16", "bfloat16")
+    monkeypatch.setattr(torch_arrays.TorchArrays, "dtypes", narrow)
+    candidate = bind(load.load(f"{SUBJECTS}/second_readings.py:PairAndValues"))
+    assert narrow == candidate.offer["dtype"]
 
 
 @pytest.mark.parametrize(

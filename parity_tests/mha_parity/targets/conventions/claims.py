@@ -17,7 +17,7 @@ AXES = (
     "layout", "inputs", "projection", "attn", "padding", "masked_rows", "bias", "bias_kv",
     "zero_attn", "out_proj", "scale", "kv_heads", "v_dim", "weights", "heads", "size", "memory",
 )  # fmt: skip
-SAMPLES = ("batch_first", "sequence_first")  # layouts with an axis of samples
+WITH_SAMPLES = ("batch_first", "sequence_first")  # layouts with an axis of samples
 KEYS = 7  # unlike the queries and every other size of the plain cases
 BATCH = 3  # unlike the heads
 SIZES: dict[tuple[str, str], dict[str, Any]] = {
@@ -50,7 +50,7 @@ def _bases(plain: Case, axis: str, offer: Offer) -> list[Case]:
     """Return the plain case; for memory those of other layouts and of masks, which take views."""
     if axis != "memory":
         return [plain]
-    others = [("layout", each) for each in SAMPLES if each in offer["layout"]]
+    others = [("layout", each) for each in WITH_SAMPLES if each in offer["layout"]]
     others += [(mask, each) for mask in ("attn", "padding") for each in offer[mask]]
     cases = (plain.replace(**{name: value}) for name, value in others)
     return list(dict.fromkeys((plain, *cases)))

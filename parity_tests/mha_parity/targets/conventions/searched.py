@@ -53,13 +53,12 @@ DTYPE_WORDS = re.compile(r"float|double|half|single|type|precision|bit|fp|16|32|
 def may_speak_of_dtype(raised: str) -> bool:
     """Return whether a call that raised so may go through in another dtype."""
     kind, _, said = PLACE.sub("", raised).partition(": ")
-    if not may_say_nothing(raised):
-        return False
-    return not said or "NotImplemented" in kind or DTYPE_WORDS.search(said) is not None
+    speaks = not said or "NotImplemented" in kind or DTYPE_WORDS.search(said) is not None
+    return speaks and is_unexplained(raised)
 
 
-def may_say_nothing(raised: str) -> bool:
-    """Return whether a call raised so by more than None or an array of another library."""
+def is_unexplained(raised: str) -> bool:
+    """Return whether neither None nor an array of another library explains what a call raised."""
     return not (FOREIGN_ARRAY.search(raised) or NOTHING in raised)
 
 
@@ -161,10 +160,9 @@ class SearchedCalls(InterpretedCalls):
                 return
             yield dtype
             raised = [each.missed for each in trials if each.raised]
-            narrower = dtype == DTYPES[0] and len(raised) == len(trials)
-            if not any(map(may_speak_of_dtype, raised)) and not (
-                narrower and any(map(may_say_nothing, raised))
-            ):
+            # Where every call in float64 raised, float32 is tried whatever they say.
+            first = dtype == DTYPES[0] and len(raised) == len(trials)
+            if trials and not any(map(is_unexplained if first else may_speak_of_dtype, raised)):
                 return
 
     def _is_taken(self, trial: InterpretationResult) -> bool:

@@ -177,9 +177,7 @@ class TorchModule(InstanceCalls):
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return output and weights; what comes behind them is no part of torch's answer."""
-        pair = 2
-        longer = isinstance(result, tuple) and len(result) > pair
-        return super().answer(problem, result[:pair] if longer else result)
+        return super().answer(problem, result[:2] if isinstance(result, tuple) else result)
 
     def not_saved(self, problem: Problem, call: Call) -> str:
         """Name an entry of the state dict that differs from what was loaded; "" if none does."""

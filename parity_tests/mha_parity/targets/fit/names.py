@@ -36,8 +36,8 @@ PARTS |= {"".join(map(dict(zip(_LETTERS.values(), _LETTERS, strict=True)).get, o
 # Of transformers that name a convolution of width 1 `c_attn`, and of those who write it out.
 PARTS |= {f"c{word}": tuple(word) for word in ("q", "k", "v", "kv", "qkv")}
 PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "qk": ("q", "k"), "kq": ("k", "q"), "in": ROWS}
-PAIRS = frozenset({"qk", "kq"})
-# Words for all three, whose order the code may show; others than the first are of any Linear.
+OF_Q_AND_K = frozenset({"qk", "kq"})
+# Words for all three, whose order the code may show. `fused` and `packed` may be of any Linear.
 OF_ATTENTION = frozenset({"cattn", "cattention"})
 WHOLE = OF_ATTENTION | {"fused", "packed", "pack"}
 PARTS |= dict.fromkeys(WHOLE, ROWS)

@@ -182,7 +182,7 @@ def _of_its_size(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
     In cross-attention two of them share the name. A square one called `fused` or `qk` is neither.
     """
     word = names.stem(leaf.path.rpartition(".")[0])
-    if len(leaf.shape) != 2 or word not in names.WHOLE | names.PAIRS:
+    if len(leaf.shape) != 2 or word not in names.WHOLE | names.OF_Q_AND_K:
         return parts
     many, rest = divmod(max(leaf.shape), min(leaf.shape))
     if word not in names.OF_ATTENTION:

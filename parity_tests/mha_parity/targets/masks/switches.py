@@ -82,7 +82,7 @@ def exclusive_pairs(
                 found[keys] = f"{names} are not passed together: that {error}."
                 continue
             says_all = any("L" in taken.axes for taken in mask.taken)
-            if says_all and switch.parameter.default == str(passed):
+            if says_all and first.kind == SWITCH and switch.parameter.default == str(passed):
                 both = weights_shown(problem, answers[0].output)
                 alone = MaskExperiment.of(convention, layout, square=True).plain
                 if is_causal(alone) and not is_causal(both):
