@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.verdict import Diagnosis
+from mha_parity.diagnose.experiments.added_values import added_values
 from mha_parity.diagnose.experiments.calls import CallResult
 from mha_parity.diagnose.experiments.row_factors import row_factors, shortest
 
@@ -49,7 +50,7 @@ def small_errors(failing: Sequence[Observation]) -> tuple[Diagnosis, ...]:
     if sum(shown) < len(shown) / 2:
         return ()
     evidence = f"{len(trials)} failing answers, none of which departs by 30 times its rounding"
-    if found := row_factors(trials, ()):
+    if found := added_values(trials) or row_factors(trials, ()):
         return (_diagnosis(found.text, found.remedy, evidence, found.operation),)
     if text := _scaled(trials):
         return (_diagnosis(text, "multiply q k^T by 1/sqrt(D) alone", evidence, "scale"),)

@@ -217,6 +217,17 @@ class Caller:
             return True
         return self.built.length(number) == number
 
+    def with_parameter(self, effect: str, problem: Problem) -> str:
+        """Return a sentence on a mask, with the parameter that it is passed in if it is another."""
+        subject, _, rest = effect.partition(" ")
+        plan = self.candidate.masks
+        if plan is None or subject not in {"key_padding_mask", "attn_mask"}:
+            return effect
+        names = plan.array_parameters(problem)
+        listed = " and ".join(f"`{name}`" for name in names)
+        is_named = not names or subject in names
+        return effect if is_named else f"{subject}, passed as {listed}, {rest}"
+
     def weights(self, problem: Problem, sample: int = 0, calls: int = CALLS) -> Array | None:
         """Return the weights that the output mixes values with, (H, L, S), of one sample."""
         found = read_sample_weights(self._answers, problem, sample, calls)

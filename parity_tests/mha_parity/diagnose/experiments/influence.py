@@ -124,7 +124,8 @@ def _by_values(lost: Array) -> bool:
 
 def largest_kept(readings: Sequence[SampleWeights]) -> str:
     """Return that a row sees only its keys of the largest scores, as many in all readings."""
-    counts = set()
+    counts: set[int] = set()
+    most = 0
     for reading in readings:
         lost = reading.visible & _readable(reading) & ~reading.seen
         rows = lost.any(axis=-1)
@@ -135,7 +136,8 @@ def largest_kept(readings: Sequence[SampleWeights]) -> str:
         if (low <= high)[rows].any():
             return ""
         counts |= set(reading.seen.sum(axis=-1)[rows].tolist())
-    if len(counts) != 1:
+        most = max(most, int(reading.seen.sum(axis=-1).max()))
+    if len(counts) != 1 or counts != {most}:  # a row that sees more loses keys by their weight
         return ""
     return f"a row sees only its {counts.pop()} keys with the largest scores"
 

@@ -127,7 +127,8 @@ def mask_pairs(caller: Caller) -> Iterator[MaskEffect]:
             designs = _designs(caller, {"padding": padding, "attn": attn})[:1]
             designs, _ = _in_every_way(caller, designs, PAIRED)
             found = [e for e in _effects(caller, designs, plain_wrong=False) if e.effect]
-            yield from ([each for each in found if each.understood] or found)[:1]
+            for each in ([each for each in found if each.understood] or found)[:1]:
+                yield replace(each, effect=caller.with_parameter(each.effect, each.trial.problem))
 
 
 def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:

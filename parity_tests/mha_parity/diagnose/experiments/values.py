@@ -8,7 +8,6 @@ first or the last, shows a maximum of some keys alone. One of the small scores i
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +16,11 @@ import numpy as np
 
 from mha_parity.core.features import DTYPES
 from mha_parity.diagnose.experiments.calls import unmixed_problem
+from mha_parity.diagnose.experiments.clipped_scores import REMEDY as UNCLIPPED
+from mha_parity.diagnose.experiments.clipped_scores import clip_of_scores
+from mha_parity.diagnose.experiments.designed_scores import SIZES, shifted
 from mha_parity.diagnose.experiments.places import contents
+from mha_parity.diagnose.experiments.small_weights import small_weights
 from mha_parity.diagnose.experiments.variants import is_answered
 
 if TYPE_CHECKING:
@@ -27,10 +30,6 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
-SIZES = {"batch": 1, "queries": 5, "keys": 5, "head_dim": 16}  # D = 16: the scale is exactly 1/4
-CHANNELS = 3  # that a head needs for these scores
-ROWS = {"all": slice(None), "last": slice(-1, None)}  # of queries whose scores are all shifted
-SMALL = (0.0, 1.0, 2.0, 3.0, 4.0)  # of one channel of q and of k: scores 0 … 4
 ADDED = (8, 16, 32, 64, 80, 96, 128, 256, 512, 640, 704, 720, 752, 1024, 2048, 4096)
 NO_KEYS = "with no keys (S = 0)"
 HIDDEN_IN_MAXIMUM = "hidden keys have a part in the maximum that is subtracted"
@@ -66,12 +65,12 @@ class ValueEffect:
 
 def values(caller: Caller) -> Iterator[ValueEffect]:
     """Yield what goes wrong where rows have large scores, very negative ones, or no keys at all."""
-    for sign, rows in ((1, "all"), (-1, "all"), (-1, "last")):
-        texts = {name: _shift(caller, name, sign, rows) for name in _dtypes(caller)}
-        kinds = "; ".join(f"in {name}, {text}" for name, text in texts.items() if text)
-        if kinds:
-            yield ValueEffect(kinds, REMEDY)
-            return
+    if found := _large_scores(caller):
+        yield found
+        return
+    if small := small_weights(caller):
+        yield ValueEffect(small.text, small.remedy)
+        return
     for key in ("last", "first"):
         if text := _one_key(caller, key):
             yield ValueEffect(text, WHOLE_MAXIMUM)
@@ -86,16 +85,39 @@ def _dtypes(caller: Caller) -> list[str]:
     return [n for n in DTYPES[:2] if n in caller.candidate.offer["dtype"]]
 
 
-def _shift(caller: Caller, dtype: str, sign: int, rows: str) -> str:
-    """Return from which constant on that is added to scores the output is wrong."""
-    found = _limit(caller, lambda added: _shifted(caller, dtype, float(sign * added), rows))
-    if found is None:
+def _large_scores(caller: Caller) -> ValueEffect | None:
+    """Return from which constant on that is added to all scores of rows the output is wrong."""
+    for sign, rows in ((1, "all"), (-1, "all"), (-1, "last")):
+        limits = {
+            name: limit for name in _dtypes(caller) if (limit := _shift(caller, name, sign, rows))
+        }
+        if not limits:
+            continue
+        if rows == "all" and (text := _clip(caller, sign, limits)):
+            return ValueEffect(text, UNCLIPPED)
+        besides = " next to rows of small scores" if rows == "last" else ""
+        side = "above" if sign > 0 else "below"
+        kinds = (
+            f"in {name}, rows whose scores are all {side} {sign * last} … {sign * first}{besides} "
+            f"are {text}"
+            for name, (last, first, text) in limits.items()
+        )
+        return ValueEffect("; ".join(kinds), REMEDY)
+    return None
+
+
+def _shift(caller: Caller, dtype: str, sign: int, rows: str) -> tuple[int, int, str] | None:
+    return _limit(caller, lambda added: shifted(caller, dtype, float(sign * added), rows))
+
+
+def _clip(caller: Caller, sign: int, limits: dict[str, tuple[int, int, str]]) -> str:
+    """Return at which scores a clip is, where rows beyond it have equal weights."""
+    dtype, limit = next(iter(limits.items()))
+    if limit[2] not in {"the mean of V", "wrong"}:
         return ""
-    last, first, text = found
-    side = "above" if sign > 0 else "below"
-    limits = f"{side} {sign * last} … {sign * first}"
-    besides = " next to rows of small scores" if rows == "last" else ""
-    return f"rows whose scores are all {limits}{besides} are {text}"
+    other = _shift(caller, dtype, -sign, "all")
+    sides = {each: lim[:2] for each, lim in ((sign, limit), (-sign, other)) if lim is not None}
+    return clip_of_scores(caller, dtype, sides)
 
 
 def _limit(
@@ -128,7 +150,7 @@ def _one_key(caller: Caller, key: str) -> str:
     many = MANY_OF_BOTH if caller.base.inputs == "self" else MANY
 
     def problem(dtype: str, added: int, keys: int = many) -> Problem | None:
-        return _shifted(caller, dtype, float(added), f"{key} key", keys)
+        return shifted(caller, dtype, float(added), f"{key} key", keys)
 
     limits = {name: _limit(caller, partial(problem, name)) for name in _dtypes(caller)}
     found = {name: limit for name, limit in limits.items() if limit is not None}
@@ -200,7 +222,7 @@ def _is_wrong_where_hidden(trial: CallResult) -> bool:
 
 def _hidden_key(caller: Caller, kind: str, dtype: str, added: int) -> Problem | None:
     """Return a problem whose last key is hidden by a kind of mask, and has the largest score."""
-    problem = _shifted(caller, dtype, float(added), "last key")
+    problem = shifted(caller, dtype, float(added), "last key")
     return None if problem is None else dict(_masked(caller, problem)).get(kind)
 
 
@@ -211,8 +233,7 @@ def _kinds(caller: Caller) -> list[str]:
 
 def _zeros(caller: Caller) -> Iterator[ValueEffect]:
     """Yield that scores of exactly 0 are taken for hidden ones, always or with some masks."""
-    shifted = _shifted(caller, caller.base.dtype, 0.0, "all")
-    problem = _orthogonal(caller) if shifted is None else _with_unlike_values(caller, shifted)
+    problem = shifted(caller, caller.base.dtype, 0.0, "all") or _orthogonal(caller)
     if caller.ask_problems([problem])[0].wrong:
         if _hides_zeros(caller, problem):
             yield ValueEffect(ZERO, BY_PLACE)
@@ -265,80 +286,6 @@ def _masked(caller: Caller, problem: Problem) -> Iterator[tuple[str, Problem]]:
         mask = np.broadcast_to(last, (case.batch, case.keys)).copy()
         changed = case.replace(padding="bool")
         yield "padding=bool", problem.replace(case=changed, key_padding_mask=mask)
-
-
-def _shifted(
-    caller: Caller, dtype: str, added: float, rows: str, keys: int = SIZES["keys"]
-) -> Problem | None:
-    """Return the problem with ``added`` on scores; None where none can be made.
-
-    ``rows``: on all scores of "all" rows or of the "last", or on those of the "last key" or of the
-    "first key".
-    """
-    case = caller.base
-    width = case.heads_count * SIZES["head_dim"]
-    kinds = {"kdim": width, "vdim": width} if case.projection == "separate" else {}
-    rows_too = {"queries": keys} if case.inputs == "self" else {}
-    problem = unmixed_problem(
-        caller.case(**SIZES | {"keys": keys} | rows_too, **kinds, dtype=dtype)
-    )
-    if problem.head_dim < CHANNELS or problem.key.shape[1] < keys:
-        return None  # a layer of narrower heads, or of fewer keys
-    small, root = np.resize(SMALL, keys), math.sqrt(problem.head_dim)
-    if rows.endswith("key"):
-        small[0 if rows.startswith("first") else -1] += root * added
-    if problem.query is problem.key:
-        return None if problem.w_q is None else _from_one_array(problem, added, rows, small)
-    query, key = np.zeros_like(problem.query), np.zeros_like(problem.key)
-    step = problem.head_dim
-    query[:, :, ::step] = 1
-    key[:, :, ::step] = small[:, None]
-    if at := ROWS.get(rows):
-        query[:, at, 1::step] = root * added
-    key[:, :, 1::step] = 1
-    changes: dict[str, object] = {"query": query, "key": key}
-    if problem.key is problem.value:
-        changes["value"] = key
-    for name in ("w_q", "w_k", "b_q", "b_k"):
-        array = getattr(problem, name)
-        if array is not None:
-            eye = array.ndim == 2
-            changes[name] = np.eye(*array.shape, dtype=array.dtype) if eye else np.zeros_like(array)
-    return problem.replace(**changes)
-
-
-def _from_one_array(problem: Problem, added: float, rows: str, small: Array) -> Problem:
-    """Return the same scores where q and k are projected from one array, by columns of their own.
-
-    No value has a column that is as large as the constant.
-    """
-    step = problem.head_dim
-    x = np.zeros_like(problem.query)
-    x[:, :, ::step] = 1
-    x[:, :, 1::step] = small[:, None]
-    if at := ROWS.get(rows):
-        x[:, at, 2::step] = math.sqrt(step) * added
-    weights = {name: np.zeros_like(getattr(problem, name)) for name in ("w_q", "w_k")}
-    for name, columns in (("w_q", (0, 2)), ("w_k", (1, 0))):  # q: 1 and the constant; k: small, 1
-        for channel, column in enumerate(columns):
-            for head in range(0, len(weights[name]), step):
-                weights[name][head + channel, head + column] = 1
-    w_v = np.array(problem.w_v)
-    w_v[:, 1::step] = w_v[:, 2::step] = 0
-    biases = {n: np.zeros_like(b) for n in ("b_q", "b_k") if (b := getattr(problem, n)) is not None}
-    value = x if problem.value is problem.query else problem.value
-    return problem.replace(query=x, key=x, value=value, w_v=w_v, **weights, **biases)
-
-
-def _with_unlike_values(caller: Caller, problem: Problem) -> Problem:
-    """Return the same scores with another value for each key, where one array holds all three."""
-    if problem.value is not problem.query:
-        return problem
-    x = np.array(problem.query)
-    drawn = unmixed_problem(caller.case(**SIZES)).query
-    free = np.arange(x.shape[-1]) % problem.head_dim >= CHANNELS
-    x[..., free] = drawn[..., free]
-    return problem.replace(query=x, key=x, value=x)
 
 
 def _orthogonal(caller: Caller) -> Problem:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
+from mha_parity.diagnose.experiments.added_values import added_values
 from mha_parity.diagnose.experiments.hidden_scores import causal_fill
 from mha_parity.diagnose.experiments.influence import irregular
 from mha_parity.diagnose.experiments.other_order import (
@@ -117,8 +118,8 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
 
 
 def causes_of_rows(wrong: Sequence[CallResult], found: list[SampleWeights]) -> list[WeightsFinding]:
-    """Return what the rows of outputs, or of weights that were read, are multiplied with."""
-    factor = row_factors(wrong, found)
+    """Return with what rows of outputs or weights are multiplied, or what is added to weights."""
+    factor = added_values(wrong) or row_factors(wrong, found)
     return [] if factor is None else [factor]
 
 

@@ -70,6 +70,13 @@ class MaskPlan:
         read_twice = [way for way in ways if _fits_two_readings(way, problem)]
         return rng.choice(read_twice or ways)
 
+    def array_parameters(self, problem: Problem) -> tuple[str, ...]:
+        """Return the names of the parameters in which arrays are passed for a problem."""
+        passed = self.passed(problem)
+        arrays = {key for key, each in passed.items() if not isinstance(each.value, bool)}
+        found = (each.parameter for each in next(iter(self.by_layout.values())))
+        return tuple(each.name for each in found if each.key in arrays)
+
     def by_parameter(self, problem: Problem) -> dict[tuple[str, str], dict[str, MaskArgument]]:
         """Return a way of passing the masks of a problem for each parameter that may hold one.
 

@@ -1,0 +1,71 @@
+"""Clips that large scores alone reach, and small weights that are changed, in self-attention."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.options import Options
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.worker.open_target import bind_in_process
+from subject_checks import load_subject
+
+
+def sentences(name: str) -> list[str]:
+    """Return what the experiments find in a layer of the file."""
+    target = bind_in_process(load_subject(f"large_scores.py:{name}"), Options(cases=18))
+    return [each.text for each in cause_findings(run_experiments(Caller(target, lambda: True)))]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ClippedScores", "scores are clipped to ±50 before the softmax"),
+        (
+            "UnlikeClips",
+            "scores are clipped at 66 from above and at -60 from below before the softmax",
+        ),
+        ("ClippedBelowMaximum", "scores are clipped to 20 below the largest of their row"),
+    ],
+)
+def test_a_clip_that_large_scores_reach_is_named_with_its_constant(name: str, said: str) -> None:
+    """Beyond the clip all scores are alike: the constant is where the output stops being right."""
+    assert [said] == sentences(name)
+
+
+def test_an_overflow_of_exp_is_no_clip() -> None:
+    """Without a maximum that is subtracted rows are NaN, in a layer of one array as elsewhere."""
+    (found,) = sentences("WithoutMaximum")
+    assert "in float64, rows whose scores are all above 704 … 720 are NaN" in found
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("RaisedWeights", "weights below 1e-09 are raised to it"),
+        ("DroppedWeights", "weights below 1e-05 are set to 0"),
+        (
+            "DroppedAndDivided",
+            "weights below 0.0001 are set to 0, and each row is divided by its sum again",
+        ),
+        ("AddedToWeights", "1e-09 is added to each weight, behind the softmax"),
+        (
+            "AddedAndDivided",
+            "1e-08 is added to each weight, behind the softmax, and each row divided by its sum "
+            "again",
+        ),
+        (
+            "SmoothedWeights",
+            "1e-07 divided by the number of keys is added to each weight, behind the softmax, and "
+            "each row divided by its sum again",
+        ),
+    ],
+)
+def test_what_becomes_of_small_weights_is_named_with_its_constant(name: str, said: str) -> None:
+    """A least weight, a threshold and an addend differ, also where rows are divided again."""
+    assert [said] == sentences(name)
+
+
+def test_a_right_layer_shows_nothing() -> None:
+    """The same layer with neither step replaced."""
+    assert not sentences("Layer")
