@@ -10,6 +10,8 @@ from mha_parity.diagnose.experiments.examination import cause_findings, run_expe
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import load_subject
 
+AGAIN = ", and each row divided by its sum again"
+
 
 def sentences(name: str) -> list[str]:
     """Return what the experiments find in a layer of the file."""
@@ -51,13 +53,12 @@ def test_an_overflow_of_exp_is_no_clip() -> None:
         ("AddedToWeights", "1e-09 is added to each weight, behind the softmax"),
         (
             "AddedAndDivided",
-            "1e-08 is added to each weight, behind the softmax, and each row divided by its sum "
-            "again",
+            "1e-08 is added to each weight, behind the softmax" + AGAIN,
         ),
         (
             "SmoothedWeights",
-            "1e-07 divided by the number of keys is added to each weight, behind the softmax, and "
-            "each row divided by its sum again",
+            "1e-07 divided by the number of keys is added to each weight, behind the softmax"
+            + AGAIN,
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A mask that has no effect beside another one is named with the parameter that it was passed in."""
+"""A mask without effect beside another is named with the parameter that it was passed in."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMEDY
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.sizes import Scan, coincidences, scans
-from mha_parity.diagnose.experiments.small_weights import small_weights
 from mha_parity.diagnose.experiments.state import KEEP_NOTHING, CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
 from mha_parity.diagnose.experiments.variants import ORDER_REMEDIES
@@ -132,11 +131,9 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
         _read_where_wrong(caller, seen)
     understood = any(each.understood for each in seen.causes)
     if not (seen.split or understood):
-        factors = causes_of_rows(seen.wrong, seen.readings)
+        factors = causes_of_rows(caller, seen.wrong, seen.readings)
         understood = any(each.understood for each in factors)
         seen.causes = factors if understood else seen.causes or factors
-        if not understood and (small := small_weights(caller)):
-            seen.causes, understood = [small], True
     if seen.split is None and not understood and (text := coincidences(seen.scans)):
         seen.split = ExperimentFinding(text, BY_PLACE, stage="sizes")
 

@@ -20,7 +20,7 @@ from mha_parity.diagnose.experiments.other_order import (
 )
 from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding, read_case_weights
 from mha_parity.diagnose.experiments.row_factors import row_factors
-from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
 from mha_parity.diagnose.experiments.scale import (
     EXACT,
     PRECISELY,
@@ -33,7 +33,9 @@ from mha_parity.diagnose.experiments.scale import (
     with_addend,
 )
 from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
+from mha_parity.diagnose.experiments.small_weights import small_weights
 from mha_parity.diagnose.experiments.visible_keys import wrong_keys
+from mha_parity.diagnose.experiments.written_rows import empty_heads, empty_rows, repeated_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,10 +95,10 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     if not wrong:
         return [each for each in (with_addend(caller),) if each]
     found_first = (
-        _empty_heads(wrong)
-        or _empty_rows(wrong)
+        empty_heads(wrong)
+        or empty_rows(wrong)
         or _multiplied(wrong)
-        or _repeated_rows(wrong)
+        or repeated_rows(wrong)
         or _mixed(wrong)
         or _in_other_order(wrong)
         or _reshaped(wrong)
@@ -117,9 +119,13 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     return [_unknown(wrong[0], curves[0] if curves else None)]
 
 
-def causes_of_rows(wrong: Sequence[CallResult], found: list[SampleWeights]) -> list[WeightsFinding]:
-    """Return with what rows of outputs or weights are multiplied, or what is added to weights."""
+def causes_of_rows(
+    caller: Caller, wrong: Sequence[CallResult], found: list[SampleWeights]
+) -> list[WeightsFinding]:
+    """Return with what rows are multiplied, or what is added to weights or done to small ones."""
     factor = added_values(wrong) or row_factors(wrong, found)
+    if factor is None or not factor.understood:
+        factor = small_weights(caller) or factor
     return [] if factor is None else [factor]
 
 
@@ -155,35 +161,6 @@ def _of_some_rows(
     return None
 
 
-def _empty_heads(wrong: list[SampleWeights]) -> WeightsFinding | None:
-    for each in wrong:
-        empty = [h for h in range(len(each.weights)) if not each.weights[h].any()]
-        if empty and len(empty) < len(each.weights):
-            heads, have = ("heads", "have") if len(empty) > 1 else ("head", "has")
-            return WeightsFinding(
-                f"{heads} {index_runs(empty)} of {len(each.weights)} {have} weights that are all 0",
-                "compute every head: look at the bounds of the loop over heads",
-            )
-    return None
-
-
-def _empty_rows(wrong: list[SampleWeights]) -> WeightsFinding | None:
-    """Return which rows have no weights at all, where all others are right."""
-    seen = []
-    for each in wrong:
-        empty: Array = np.asarray(~each.weights.any(axis=(0, 2)))
-        rest = np.abs(each.weights - each.expected)[:, ~empty]
-        if not empty.any() or rest.max(initial=0) > 10 * each.noise:
-            return None
-        seen.append(OffIndices(len(empty), frozenset(np.flatnonzero(empty).tolist())))
-    rule = index_rule("row", seen) or "some rows"
-    return WeightsFinding(
-        f"{rule} (here {index_runs(seen[-1].off)} of {seen[-1].count}) are 0 in all heads: "
-        "their weights and outputs are not computed or not written",
-        "let the loop over rows end with the last row",
-    )
-
-
 def _multiplied(wrong: list[SampleWeights]) -> WeightsFinding | None:
     """Return the one factor that all weights are multiplied with, and are right but for it."""
     factors = []
@@ -201,23 +178,6 @@ def _multiplied(wrong: list[SampleWeights]) -> WeightsFinding | None:
         f"all weights are {factors[0]:.6g} times what they should be: their rows sum to "
         f"{factors[0]:.6g}, expected 1",
         "multiply the output by nothing after the softmax",
-    )
-
-
-def _repeated_rows(wrong: list[SampleWeights]) -> WeightsFinding | None:
-    """Return which rows are the right ones several times over, where all others are right."""
-    for each in wrong:
-        times = np.rint(each.weights.sum(axis=-1))
-        rest = np.abs(each.weights - times[..., None] * each.expected)
-        rows = np.flatnonzero((times == times[0]).all(axis=0) & (times[0] > 1))
-        if not rows.size or times.min() < 1 or rest.max() > 10 * each.noise * times.max():
-            return None
-    count = ", ".join(str(int(n)) for n in np.unique(times[0][rows]))
-    return WeightsFinding(
-        f"rows {index_runs(rows.tolist())} of {times.shape[-1]} "
-        f"are added {count} times in all heads: their weights sum to {count}",
-        "write each row of the output once: a slice that reaches back over rows that are done "
-        "replaces them, and is not added to them",
     )
 
 
