@@ -87,6 +87,17 @@ def tokens_of_booleans(q, k, v, num_heads, attention_mask=None):
     return _attend(q, k, v, num_heads, None if attention_mask is None else ~attention_mask[:, None, None])
 
 
+class TokensThatRaise(_Layer):
+    """Wrong: masked_fill takes no integers.
+
+    attention_mask: (N, S), boolean, or integers 0 and 1 as tokenizers give them; 1 is a token.
+    """
+
+    def forward(self, query, key, value, attention_mask=None):
+        given = None if attention_mask is None else ~attention_mask[:, None, None]
+        return self.attend(query, key, value, given)
+
+
 class ZeroHides(_Layer):
     """Right: what the call documents, the opposite of torch's meaning."""
 

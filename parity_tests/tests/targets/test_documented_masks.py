@@ -181,6 +181,14 @@ def test_integers_are_passed_where_the_documentation_allows_them(
     assert unlike is (outcome is Outcome.FAIL)
 
 
+def test_integers_that_the_documentation_names_beside_booleans_may_not_raise() -> None:
+    """Kills promised integers that raise and are never passed; zeros and ones may be booleans."""
+    verdict = judged("TokensThatRaise", diagnose=True)
+    assert Outcome.FAIL == verdict.outcome
+    (mask,) = (each for each in verdict.parameters if each.name == "attention_mask")
+    assert "integers of 0 and 1, which its documentation allows, raise" in mask.meaning
+
+
 def test_integers_that_are_read_otherwise_are_named() -> None:
     """What a mask does is said of integers, which are passed beside booleans."""
     first, *others = judged("tokens_inverted_bit_by_bit", diagnose=True).diagnosis

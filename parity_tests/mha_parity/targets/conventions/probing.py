@@ -73,6 +73,8 @@ def probe_offer(convention: Convention) -> None:
     convention.offer = convention.offer | {"dtype": _dtypes(convention)}
     use_cache_of(convention)
     find_log_sum_exp(convention)
+    if convention.masks is not None:
+        convention.masks = convention.masks.with_raising_integers()
 
 
 def _is_refusal(reason: str) -> bool:

@@ -49,6 +49,8 @@ _INTEGERS = re.compile(
     r"|(zeros?|ones?)\s+(or|and)\s+(zeros?|ones?))\b",
     re.IGNORECASE,
 )
+# Not the tensors of older versions of torch, which hid by them.
+_INTEGER_TYPE = re.compile(r"\bint(eger)?s?(8|16|32|64)?\b", re.IGNORECASE)
 _ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
 _BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
 _TYPE = re.compile(r"(?<!no )(?<!not )(?<!non-)\bbool\w*", re.IGNORECASE)
@@ -138,6 +140,7 @@ def with_documented_integers(
     """Return what is taken with integers too, where the documentation says so and none raise.
 
     A mask of 0 and 1 is then judged by what its booleans mean: ``~mask`` of integers is never 0.
+    Where all raise, documentation that says integers beside booleans demands them of the cases.
     """
     if not documents_integers(subject, entry, found.parameter.name):
         return found
@@ -149,6 +152,9 @@ def with_documented_integers(
     }
     answered = {taken: each for taken, each in differences.items() if each is not None}
     unlike = any(each > SILENT for each in answered.values())
+    said = _said_by_both(subject, entry, found.parameter.name)
+    if differences and not answered and _INTEGER_TYPE.search(said) and _TYPE.search(said):
+        return replace(found, integers_raise=True)
     return replace(found, taken=(*found.taken, *answered), integers_unlike=unlike)
 
 

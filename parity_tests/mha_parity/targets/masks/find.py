@@ -46,6 +46,7 @@ MANY = 4  # shapes that a sentence names
 READ_WITH = {"self": "read in self-attention alone", "cross": "read with further keys alone"}
 IN_PLACE = "is passed in place of the causal rule that the target has without it."
 NO_ROW_LEFT = "of one sample without visible keys no row is left to compare"
+INTEGERS_RAISE = "integers of 0 and 1, which its documentation allows, raise"
 INTEGERS_UNLIKE = (
     "integers of 0 and 1, which its documentation allows, hide other keys than the same booleans"
 )
@@ -353,7 +354,7 @@ def meaning(found: MaskSearchResult) -> str:
     every = (f"{text}{_shapes(shapes)}" for text, shapes in said.items())
     rows = " or ".join(map(axes_text, found.short))
     short = rows and f"short calls alone take {rows}, which is not asked: longer ones raise"
-    unlike = found.integers_unlike and INTEGERS_UNLIKE
+    unlike = INTEGERS_UNLIKE if found.integers_unlike else found.integers_raise and INTEGERS_RAISE
     read = READ_WITH.get(found.inputs, "")
     rows = " or ".join(map(axes_text, found.raising))
     raising = rows and f"documented as {rows}, which raises"

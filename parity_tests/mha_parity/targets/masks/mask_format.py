@@ -229,7 +229,8 @@ class MaskSearchResult:
 
     ``three_axes``: as what it reads a mask of torch's shape (N * H, L, S), () where as that.
     ``short``: the shapes that a short call takes, while a longer one raises. ``integers_unlike``:
-    whether a mask of 0 and 1, which is promised, hides other keys than the same one of booleans.
+    whether a mask of 0 and 1, which is promised, hides other keys than the same one of booleans,
+    ``integers_raise`` whether it raises: the cases show it, no trial of a feature passes one.
     ``raises``: each shape that is taken raises at other lengths. ``inputs``: the kind of inputs,
     "self" or "cross", with which alone it is read. ``replaces_causal``: a target that is causal by
     itself is not where the mask is passed. ``raising``: the documented shapes that raise.
@@ -241,10 +242,16 @@ class MaskSearchResult:
     three_axes: Axes = ()
     short: tuple[Axes, ...] = ()
     integers_unlike: bool = False
+    integers_raise: bool = False
     raises: bool = False
     inputs: str = ""
     replaces_causal: bool = False
     raising: tuple[Axes, ...] = ()
+
+    def with_raising_integers(self) -> MaskSearchResult:
+        """Return the result with the promised integers that raise, in the shapes of booleans."""
+        booleans = (each for each in self.taken if each.kind == "bool" and self.integers_raise)
+        return replace(self, taken=(*self.taken, *(replace(e, kind="int") for e in booleans)))
 
 
 def length_shapes(layout: str) -> tuple[Axes, ...]:

@@ -70,6 +70,14 @@ class MaskPlan:
         read_twice = [way for way in ways if _fits_two_readings(way, problem)]
         return rng.choice(read_twice or ways)
 
+    def with_raising_integers(self) -> MaskPlan:
+        """Return the plan of the cases, which pass promised integers that raise too."""
+        by_layout = {
+            layout: tuple(each.with_raising_integers() for each in found)
+            for layout, found in self.by_layout.items()
+        }
+        return replace(self, by_layout=by_layout)
+
     def array_parameters(self, problem: Problem) -> tuple[str, ...]:
         """Return the names of the parameters in which arrays are passed for a problem."""
         passed = self.passed(problem)
