@@ -61,6 +61,8 @@ SHARED = 0.85  # of layers with three inputs of one width: L = S, so that one ma
 DEALT, COINCIDENT, BROAD_AND_LONG = 0.8, 0.25, 0.25
 LONG_SHARES = (0.4, 0.3, 0.3)  # of long cases: keys, queries, both
 FULL_LENGTH = 0.02  # of long cases: what makes self-attention past a thousand keys possible
+# One long case of self-attention in so many is past 256 keys, which a byte cannot count.
+BEYOND_EVERY, BYTE = 12, 256
 # Microseconds that a score, a weight and an element of a row cost oracle, bound and judge together.
 PER_SCORE, PER_WEIGHT, PER_ELEMENT = 0.3, 0.15, 0.25
 LIMIT, LONG_LIMIT, FULL_LIMIT = 11e3, 25e3, 350e3
@@ -95,7 +97,7 @@ class SizeDraw:
         # In 16 bits an error of an eighth may be rounding: what is dealt there is dealt again.
         self.rounds_of = {in_16_bits: _rounds(rng) for in_16_bits in (False, True)}
         self.rounds = self.rounds_of[False]
-        self.drawn = self.layers = 0
+        self.drawn = self.layers = self.long_self = 0
 
     def sizes(self, features: Features) -> Sizes:
         """Return sizes that fit the features, every length of self-attention once."""
@@ -153,17 +155,23 @@ class SizeDraw:
             "head_dim": head_dim,
         }  # fmt: skip
 
-    def _deal(self, sizes: Sizes, features: Features, limit: float, axes: Sequence[str]) -> None:
-        """Replace sizes by the next of their rounds, axis by axis in a random order."""
+    def _deal(
+        self, sizes: Sizes, features: Features, limit: float, axes: Sequence[str], least: int = 0
+    ) -> None:
+        """Replace sizes by the next of their rounds, axis by axis in a random order.
+
+        ``least`` is the least of the long ones.
+        """
         for axis in self.rng.sample(axes, len(axes)):
             name = axis.removeprefix("long ")
             if not self._free(name, features):
                 continue
 
-            def fits(value: int, name: str = name) -> bool:
+            def fits(value: int, name: str = name, least: int = least * (axis != name)) -> bool:
                 tried = sizes | {name: value}
                 same = tried["heads_count"] == tried["head_dim"] and features["size"] != "equal"
-                return not same and judging_microseconds(tried, features) <= limit
+                cheap = judging_microseconds(tried, features) <= limit
+                return value >= least and cheap and not same
 
             sizes[name] = self.rounds[axis].next_fitting(fits) or sizes[name]
 
@@ -187,9 +195,15 @@ class SizeDraw:
         sizes["head_dim"] += sizes["heads_count"] == sizes["head_dim"]
         limit = FULL_LIMIT if rng.random() < FULL_LENGTH else LONG_LIMIT
         long = self._long(features)
-        sizes |= dict.fromkeys(long, BLOCK + 1)
+        least = BLOCK + 1
+        if features["inputs"] == "self":
+            self.long_self += 1
+            if self.long_self % BEYOND_EVERY == BEYOND_EVERY // 2:
+                least, limit = BYTE + 1, FULL_LIMIT
+        sizes |= dict.fromkeys(long, least)
         broad = ("head_dim",) * (rng.random() < BROAD_AND_LONG)
-        self._deal(sizes, features, limit, (*(f"long {name}" for name in long), *broad))
+        axes = (*(f"long {name}" for name in long), *broad)
+        self._deal(sizes, features, limit, axes, least=least)
 
     def _long(self, features: Features) -> tuple[str, ...]:
         """Return which lengths are long; in self-attention one stands for both."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.core.deadline import Deadline
 from mha_parity.core.verdict import Diagnosis
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 FAILURES = 24  # failing cases that are looked at: the plainest
 SCREENED_FAILURES = 6  # of these, how many a bug must explain one of to stay in the running
+SCREENING_RESERVE = 2.5  # seconds that the experiments need behind it
 SHOWN = 3  # names given where several partial ones remain
 LEAST_SHARE = 0.5  # a name that explains less of the failures is not worth giving
 # Of the failures, what a confident name explains at least: the rest has other causes.
@@ -152,8 +154,9 @@ class _Session:
         if not failing:
             return ()
         every = hypotheses.single_bugs()
-        screened = evidence.quickest(failing[: 2 * SCREENED_FAILURES], SCREENED_FAILURES)
-        remaining = hypotheses.plausible_hypotheses(every, screened)
+        remaining = hypotheses.plausible_hypotheses(
+            every, self.screened(failing), lambda: self.running(SCREENING_RESERVE)
+        )
         fits = self.weighed(self.separated(remaining))
         if fits and _explains_nearly_all(fits[0]):
             confirmed = self.confirmed(fits)
@@ -179,6 +182,17 @@ class _Session:
         # A size says where, and what rows see there narrows down what.
         seen = self.measurements.unexplained_weights if by_size else ()
         return (*sure, *causes) or partial or (*by_size, *seen)
+
+    def screened(self, failing: Sequence[Observation]) -> list[Observation]:
+        """Return the failing observations that a bug must explain one of: quick ones.
+
+        Where all are of long rows, those of the cases that they were shrunk to.
+        """
+        found = evidence.quickest(failing[: 2 * SCREENED_FAILURES], SCREENED_FAILURES)
+        if not evidence.is_slow(found[0].problem.case):
+            return found
+        shrunk = (evidence.observe(self.candidate, make_problem(case)) for case in self.shrunk)
+        return [each for each in shrunk if each.failing] or found[:1]
 
     def see_more(self, drawn: Sequence[Problem]) -> None:
         """Ask the candidate about further problems, while there is time."""

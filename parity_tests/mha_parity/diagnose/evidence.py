@@ -35,6 +35,7 @@ BEYOND = frozenset(
     {"huge", "very_negative", "wide_range", "peaky"}
 )  # regimes of scores that exp overflows at
 SUBNORMAL_COST = 100  # times what products of other numbers take
+SLOW_COST = 50_000  # scores: some 4 ms, and there are 2,200 predictions
 # What decides q, k and v before they are split into heads.
 BEFORE = ("__init__", "answer", "project", "linear", "inputs", "parameter", "precise")
 
@@ -285,6 +286,11 @@ def quickest(observations: Sequence[Observation], count: int) -> list[Observatio
     Products of subnormal numbers take a hundred times that of others.
     """
     return sorted(observations, key=lambda each: _cost(each.problem.case))[:count]
+
+
+def is_slow(case: Case) -> bool:
+    """Return whether a prediction takes so long that all of them take longer than a diagnosis."""
+    return _cost(case) > SLOW_COST
 
 
 def _cost(case: Case) -> int:

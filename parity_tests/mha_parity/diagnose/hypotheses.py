@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, takewhile
 from typing import TYPE_CHECKING
 
 from mha_parity.catalogue import catalogue
@@ -104,11 +104,15 @@ def fit_hypothesis(hypothesis: Hypothesis, seen: Iterable[Observation]) -> Fit:
 
 
 def plausible_hypotheses(
-    hypotheses: Iterable[Hypothesis], seen: Sequence[Observation]
+    hypotheses: Iterable[Hypothesis], seen: Sequence[Observation], running: Callable[[], bool]
 ) -> list[Hypothesis]:
-    """Return the hypotheses that explain at least one of a few failing observations."""
+    """Return the hypotheses that explain at least one of a few failing observations.
+
+    Those that there is no time for are left out.
+    """
     failing = [each for each in seen if each.failing]
-    return [h for h in hypotheses if any(each.matches(h.kind) for each in failing)]
+    tried = takewhile(lambda _: running(), hypotheses)
+    return [h for h in tried if any(each.matches(h.kind) for each in failing)]
 
 
 def bug_pairs(

@@ -44,6 +44,7 @@ PLAINER: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 # With one key every weight is 1: two queries and two keys are the smallest that show a mistake.
+LEAST_PART = 8  # of a large size that is taken off at once
 FLOORS = {"batch": 1, "queries": 2, "keys": 2, "heads_count": 1, "head_dim": 1}
 
 
@@ -128,14 +129,24 @@ def _simpler(case: Case) -> Iterator[Case]:
             yield _consistent(case.replace(**{axis: value}))
     for name, floor in FLOORS.items():
         number = getattr(case, name)
-        # By two as well: some bugs are in odd sizes alone.
-        for smaller in dict.fromkeys((floor, (floor + number) // 2, number - 1, number - 2)):
+        for smaller in _smaller_sizes(number, floor):
             if floor <= smaller < number:
                 yield _consistent(case.replace(**{name: smaller}))
     if case.kv_heads_count or case.v_head_dim:
         yield case.replace(kv_heads_count=0, v_head_dim=0)
     if case.seed:
         yield case.replace(seed=0)
+
+
+def _smaller_sizes(number: int, floor: int) -> Iterator[int]:
+    """Yield smaller sizes: by ever smaller parts of a large one, which lead to a border soon."""
+    yield from dict.fromkeys((floor, (floor + number) // 2))
+    part = (number - floor) // 4
+    while part >= LEAST_PART:
+        yield number - part
+        part //= 2
+    # By two as well: some bugs are in odd sizes alone.
+    yield from (number - 1, number - 2)
 
 
 def _plain(case: Case) -> dict[str, object]:

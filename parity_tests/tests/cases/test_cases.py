@@ -35,10 +35,10 @@ BITS = {
 }
 SMALL = 5000  # elements of an array of (N, H, L, S, D)
 DRAWS = {
-    "mha, drawn": "0f1706cacaa5639a",
-    "qkv, drawn": "0824c861800c3213",
-    "all, drawn": "45e14ffa9de8f161",
-    "all, asked": "5f52006c6cd0df3e",
+    "mha, drawn": "8482f87442bd0ae7",
+    "qkv, drawn": "cf03c49b789b89c4",
+    "all, drawn": "40714e33b2d12aae",
+    "all, asked": "aa5bd76b719a01dd",
 }
 # A layer has all of torch's biases or lacks some: none offers both.
 # No target offers one array as all three beside layers, or functions of Q, K and V.
