@@ -118,7 +118,8 @@ def _try_claims(convention: Convention, failing: AbstractSet[tuple[str, str]]) -
 
     What answers stays offered, right or wrong: that is for the run to judge. Every claim is tried,
     at most one for each value of an axis: under a limit of time what is offered, and the verdict
-    with it, would depend on the load of the machine. What is known to be ``failing`` stays.
+    with it, would depend on the load of the machine. What is known to be ``failing`` stays, and so
+    do sizes of one that no exception refuses.
     """
     plain = _plain(convention)
     if _raised(convention, plain):
@@ -132,7 +133,9 @@ def _try_claims(convention: Convention, failing: AbstractSet[tuple[str, str]]) -
         case = claimed.replace(batch=1) if single else claimed
         case = case.replace(keys=case.queries) if takes_one_length(convention.reasons) else case
         reason = _raised(convention, case) or _other_meaning(convention, case, axis)
-        if reason:
+        # One row or one key is a plain call: what raises by mistake is a failure of the run.
+        mistaken = (axis, value) == ("size", "ones") and reason.startswith("raised ")
+        if reason and not (mistaken and not _is_refusal(reason)):
             left = tuple(each for each in convention.offer[axis] if each != value)
             convention.offer = convention.offer | {axis: left}
             convention.reasons[axis, value] = reason
