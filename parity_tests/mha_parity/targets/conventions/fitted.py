@@ -48,6 +48,7 @@ from mha_parity.targets.fit.refusals import (
     refuse_output_unapplied,
 )
 from mha_parity.targets.fit.search import SMALL, Search, trial_problem
+from mha_parity.targets.fit.wider_input import may_widen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,6 +66,9 @@ RESIDUAL_OVERFLOWS = (
 )
 
 
+WIDER = (
+    "its input is twice as wide as its one head: E = 2 D, with zeros behind the rows of a problem."
+)
 LEFT_OUT = "left out"  # how an input is settled that calls are made without
 PLANES = frozenset({"map", "grid"})  # arrangements in which rows have a height and a width
 
@@ -108,7 +112,20 @@ class Fitted(SearchedCalls):
             why = FULL_WIDTH_OVERFLOWS if self.how.full_width else RESIDUAL_OVERFLOWS
             self.left_out_dtypes = {"float16": why}
         self._give_biases()
+        self.widens = self._answers_wider()
         return self._offered()
+
+    def _answers_wider(self) -> bool:
+        """Return whether one head of both widths answers where its input is wider."""
+        if not self.fit.exact or self.layers is None or self.takes_torchs:
+            return False
+        self.widens = may_widen(self.how, self.subject)
+        problem = trial_problem(self.how, "self", self.small_dtype)
+        try:
+            output = self.ask(self.how, problem).output
+        except CandidateError:
+            return False
+        return self.widens and output.shape == problem.output_shape
 
     def _give_biases(self) -> None:
         """Build layers with biases of 0 where calls of one without them raise.
@@ -295,6 +312,8 @@ class Fitted(SearchedCalls):
         if sizes := self.sizes_of_module:
             named = ", ".join(f"`{name}`" for name in sizes)
             remarks.append(f"{named} of its module are set to the sizes of each call.")
+        if self.widens:
+            remarks.append(WIDER)
         if self.needs_biases:
             remarks.append(f"without biases {self.needs_biases}; it gets those of 0.")
         self.remarks = (

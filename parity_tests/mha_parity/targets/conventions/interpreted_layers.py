@@ -14,7 +14,7 @@ from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
-from mha_parity.targets.fit import full_width, weights
+from mha_parity.targets.fit import full_width, weights, wider_input
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import Construction
@@ -41,6 +41,8 @@ class InterpretedLayers(InstanceCalls):
     # unknown where it puts them.
     uses_method = True
     converts = True
+    # Whether a layer of one head, built with both widths, gets inputs that are wider than the head.
+    widens = False
     # What raises without biases, and what it raises; "" where layers without them are judged.
     needs_biases = ""
     # The weights of the last call, as the target holds them.
@@ -74,9 +76,8 @@ class InterpretedLayers(InstanceCalls):
         length = construction.length_for(problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]
-        sizes = LayerSizes(
-            width, problem.num_heads, bias, dropout, length, kv_heads, problem.case.batch
-        )
+        heads = wider_input.TIMES if self.is_wider(problem) else problem.num_heads
+        sizes = LayerSizes(width, heads, bias, dropout, length, kv_heads, problem.case.batch)
         sizes = replace(sizes, bias=bias or bool(self.needs_biases))
         more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
         if LAYOUT_SWITCH in {p.name for p in self._named[0]}:
@@ -165,12 +166,20 @@ class InterpretedLayers(InstanceCalls):
         held = self.named_parameters(layer)
         return [(s, held[s.path]) for s in self.slots_for(heads) if s.path in held]
 
+    def is_wider(self, problem: Problem) -> bool:
+        """Return whether inputs of a problem are wider than its head: not for gradients."""
+        return self.widens and problem.case.gradients == "no"
+
     def _sizes(self, problem: Problem) -> dict[str, int]:
+        if self.is_wider(problem):
+            return wider_input.wider_sizes(problem)
         sizes_of = full_width.padded_sizes if self.how.full_width else weights.sizes_of
         return sizes_of(problem)
 
     def _arrays(self, problem: Problem, *, bias: bool) -> dict[str, Array]:
         arrays_of = full_width.spread_arrays if self.how.full_width else problem_arrays.arrays_of
+        if self.is_wider(problem):
+            arrays_of = wider_input.wider_arrays
         found = arrays_of(problem, bias=bias)
         if self.how.residual:
             part = "out" if "out" in self.how.parts else "v"
