@@ -1,0 +1,19 @@
+"""A causal switch is passed beside a mask of some future keys too, unless both are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("overwritten_masks.py", cases=120)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [("both", Outcome.PASS), ("one_of_both", Outcome.PASS), ("either", Outcome.FAIL)],
+)
+def test_a_mask_does_not_take_the_place_of_the_switch(name: str, outcome: Outcome) -> None:
+    """Kills `elif causal`, where a mask (L, S) and the switch are never passed together."""
+    assert outcome is judged(name).outcome
