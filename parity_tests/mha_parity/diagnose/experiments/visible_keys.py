@@ -26,8 +26,11 @@ KEEP_ALL = "take the softmax over all keys: exp makes small what may be neglecte
 
 
 def wrong_keys(wrong: list[SampleWeights]) -> WeightsFinding | None:
-    """Return which keys are seen, from the longest reading: a rule shows best there."""
-    normal = [each for each in wrong if each.problem.case.regime == "normal"]
+    """Return which keys are seen, from the longest reading: a rule shows best there.
+
+    Readings of peaked rows are looked at where they alone are wrong.
+    """
+    normal = [each for each in wrong if each.problem.case.regime == "normal"] or wrong
     if rule := keys_lost(normal):
         return WeightsFinding(rule, "let the loop over keys end with the last key")
     if rule := largest_kept(normal):

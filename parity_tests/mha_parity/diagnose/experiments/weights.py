@@ -68,25 +68,29 @@ NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
 def readings(caller: Caller) -> Iterator[SampleWeights]:
     """Yield weights read at growing sizes, then at scores with a standard deviation of 10.
 
-    The largest size is read where no smaller one shows anything.
+    The largest size is read where no smaller one shows anything, and longer rows of such scores
+    where they alone do.
     """
     heads = 1 if caller.base.heads_count == 1 else 2
-    small = PROJECTED if caller.base.form == "mha" and heads == 1 else SMALL
-    designs: list[dict[str, object]] = [
-        {**small, "heads_count": heads},
+    one_head = caller.base.form == "mha" and heads == 1
+    small: dict[str, object] = {**(PROJECTED if one_head else SMALL), "heads_count": heads}
+    plain: list[dict[str, object]] = [
+        small,
         {**MEDIUM, "heads_count": heads},
         {**LARGE, "heads_count": 1},
-        {**small, "heads_count": heads, "regime": "peaky"},
-        {**LARGER, "heads_count": 1},
     ]
-    wrong = False
-    for design in designs:
-        if not caller.running() or (wrong and design is designs[-1]):
-            return
-        reading = read_case_weights(caller, caller.case(**design))
-        if reading is not None:
-            wrong = wrong or not reading.right
-            yield reading
+    found = []
+    for design in (*plain, {**small, "regime": "peaky"}):
+        reading = read_case_weights(caller, caller.case(**design)) if caller.running() else None
+        found += [] if reading is None else [reading]
+    yield from found
+    wrong = [each.problem.case.regime for each in found if not each.right]
+    further: dict[str, object] = {**LARGER, "heads_count": 1}
+    if wrong:
+        further = {**MEDIUM, "heads_count": 1, "regime": "peaky"}
+    if (not wrong or set(wrong) == {"peaky"}) and caller.running():
+        reading = read_case_weights(caller, caller.case(**further))
+        yield from [] if reading is None else [reading]
 
 
 def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
