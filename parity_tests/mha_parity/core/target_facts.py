@@ -22,8 +22,9 @@ class TargetFacts:
     constructor and call. ``answer_dtypes`` maps dtypes to the narrower ones that they are answered
     in. ``own_weights`` are those that it is judged with over all else. ``own_backward`` says what
     of it has a backward pass of its own, ``dropped`` which call of its code has no effect,
-    ``not_installed`` which libraries it imports that are missing, and ``compiles`` whether its
-    library compiles each operation for each size.
+    ``not_installed`` which libraries it imports that are missing, ``compiles`` whether its library
+    compiles each operation for each size, and ``wider_input`` whether its input is twice as wide as
+    its one head.
     """
 
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -34,6 +35,7 @@ class TargetFacts:
     dropped: str = ""
     not_installed: tuple[str, ...] = ()
     compiles: bool = False
+    wider_input: bool = False
 
 
 NO_FACTS = TargetFacts()

@@ -36,6 +36,6 @@ def test_gradients_are_those_of_one_width() -> None:
 
 
 def test_the_scale_is_measured() -> None:
-    """Of twice the width: the note says what D is."""
+    """What it is divided by is named, and not twice the head's width."""
     (found, *_) = judged("ByInput", diagnose=True).diagnosis
-    assert "the effective scale is 1/sqrt(2 D)" in found.title
+    assert "the effective scale is 1/sqrt(E), by the width of the input" in found.title

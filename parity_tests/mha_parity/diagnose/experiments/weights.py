@@ -305,6 +305,8 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
     if abs(slopes[0] - 1) > (EXACT[dtype.name] if dtype.itemsize > 2 else found.atol):
         scale, expected = slopes[0] * found.reading.problem.scale, found.reading.problem.scale
         formula = law(measured(caller))
+        if caller.candidate.facts.wider_input:
+            formula = formula.replace("(2 D)", "(E), by the width of the input")
         at = next((n for n in range(4, 17) if f"{scale:.{n}g}" != f"{expected:.{n}g}"), 17)
         listed = f"{scale:.{at}g}"
         if formula and formula != RIGHT_LAW:  # which it is at the sizes of the law

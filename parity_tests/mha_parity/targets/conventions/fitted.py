@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
+    from mha_parity.core.target_facts import TargetFacts
     from mha_parity.targets.conventions.calls import Call
 
 
@@ -114,6 +116,11 @@ class Fitted(SearchedCalls):
         self._give_biases()
         self.widens = self._answers_wider()
         return self._offered()
+
+    @property
+    def facts(self) -> TargetFacts:
+        """Facts that small calls showed, and whether its input is wider than its one head."""
+        return replace(super().facts, wider_input=self.widens)
 
     def _answers_wider(self) -> bool:
         """Return whether one head of both widths answers where its input is wider."""
