@@ -98,6 +98,13 @@ class TokensThatRaise(_Layer):
         return self.attend(query, key, value, given)
 
 
+class TokensToConvert(TokensThatRaise):
+    """Right: integers are named, and not as what the mask may be.
+
+    attention_mask: (N, S), boolean; True is a token. Integer masks must be converted first.
+    """
+
+
 class ZeroHides(_Layer):
     """Right: what the call documents, the opposite of torch's meaning."""
 

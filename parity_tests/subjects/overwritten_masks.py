@@ -1,4 +1,4 @@
-"""A causal switch that takes the place of a mask, and masks that take the place of the switch."""
+"""A layer whose causal switch takes the place of its mask."""
 
 import math
 
@@ -32,37 +32,3 @@ class Attention(nn.Module):
             scores = scores.masked_fill(key_padding_mask[:, None, None], float("-inf"))
         heads = (scores.softmax(-1) @ v).transpose(1, 2)
         return self.out_proj(heads.reshape(n, l, width))
-
-
-def _attend(q, k, v, hidden):
-    scores = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).masked_fill(hidden, float("-inf"))
-    return scores.softmax(-1) @ v
-
-
-def either(q, k, v, mask=None, causal=False):
-    """Wrong: the rule is left out beside a mask (L, S), boolean, True where a key is visible."""
-    length, keys = q.shape[-2], k.shape[-2]
-    hidden = torch.zeros(length, keys, dtype=torch.bool)
-    if mask is not None:
-        hidden = ~mask.reshape(length, keys)
-    elif causal:
-        hidden = torch.ones(length, keys, dtype=torch.bool).triu(1)
-    return _attend(q, k, v, hidden)
-
-
-def both(q, k, v, mask=None, causal=False):
-    """Right: a mask (L, S), boolean, True where a key is visible, and the rule beside it."""
-    length, keys = q.shape[-2], k.shape[-2]
-    hidden = torch.zeros(length, keys, dtype=torch.bool)
-    if mask is not None:
-        hidden = ~mask.reshape(length, keys)
-    if causal:
-        hidden = hidden | torch.ones(length, keys, dtype=torch.bool).triu(1)
-    return _attend(q, k, v, hidden)
-
-
-def one_of_both(q, k, v, mask=None, causal=False):
-    """Right: both at once are refused."""
-    if mask is not None and causal:
-        raise ValueError("pass a mask or the switch")
-    return both(q, k, v, mask, causal)

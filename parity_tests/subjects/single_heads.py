@@ -69,6 +69,32 @@ class Joined(nn.Module):
         return self.to_out(scores.softmax(-1) @ self.to_v(x))
 
 
+class WideValues(nn.Module):
+    """Right: its values are as wide as the input, whatever the head's width is."""
+
+    def __init__(self, embed_size, head_size):
+        super().__init__()
+        self.query = nn.Linear(embed_size, head_size)
+        self.key = nn.Linear(embed_size, head_size)
+        self.value = nn.Linear(embed_size, embed_size)
+
+    def forward(self, x):
+        q, k = self.query(x), self.key(x)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        return scores.softmax(-1) @ self.value(x)
+
+
+class Normed(OfModule):
+    """Wrong: as OfModule, behind a LayerNorm."""
+
+    def __init__(self, head_size):
+        super().__init__(head_size)
+        self.norm = nn.LayerNorm(n_embd)
+
+    def forward(self, x):
+        return super().forward(self.norm(x))
+
+
 class OfOneWidth(nn.Module):
     """Right: built with one width, which is that of its input and of its head."""
 

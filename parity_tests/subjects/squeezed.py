@@ -40,3 +40,20 @@ class Refusing(MultiQuery):
         if rows.shape[1] == 1:
             raise ValueError("one key needs no attention")
         return super().of_one_head(rows)
+
+
+class RefusingByAnother(MultiQuery):
+    """Right: the exception is another, and raised on purpose."""
+
+    def of_one_head(self, rows):
+        if rows.shape[1] == 1:
+            raise RuntimeError("one key needs no attention")
+        return super().of_one_head(rows)
+
+
+class Unpacked(MultiQuery):
+    """Wrong: with one key there are two axes to unpack, which is a ValueError."""
+
+    def of_one_head(self, rows):
+        samples, keys, width = rows.squeeze(1).shape
+        return rows.reshape(samples, keys, width)

@@ -45,7 +45,7 @@ def test_an_overflow_of_exp_is_no_clip() -> None:
     ("name", "said"),
     [
         ("RaisedWeights", "weights below 1e-09 are raised to it"),
-        ("DroppedWeights", "weights below 1e-05 are set to 0"),
+        ("DroppedWeights", "keys whose weight is below 1e-05 … 9.94e-06 get no weight"),
         (
             "DroppedAndDivided",
             "weights below 0.0001 are set to 0, and each row is divided by its sum again",

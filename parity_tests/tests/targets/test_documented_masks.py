@@ -187,6 +187,7 @@ def test_integers_that_the_documentation_names_beside_booleans_may_not_raise() -
     assert Outcome.FAIL == verdict.outcome
     (mask,) = (each for each in verdict.parameters if each.name == "attention_mask")
     assert "integers of 0 and 1, which its documentation allows, raise" in mask.meaning
+    assert Outcome.PASS == judged("TokensToConvert").outcome
 
 
 def test_integers_that_are_read_otherwise_are_named() -> None:

@@ -16,6 +16,8 @@ judged = checks_of("squeezed.py", cases=60)
         ("MultiQuery", Outcome.PASS, True),
         ("Squeezed", Outcome.FAIL, True),
         ("Refusing", Outcome.PASS, False),
+        ("RefusingByAnother", Outcome.PASS, False),
+        ("Unpacked", Outcome.FAIL, True),
     ],
 )
 def test_sizes_of_one_are_asked_unless_they_are_refused(

@@ -18,13 +18,18 @@ SAID = "its input is twice as wide as its one head"
         ("ByInput", Outcome.FAIL, True),
         ("OfModule", Outcome.FAIL, True),
         ("Joined", Outcome.PASS, True),
+        ("Normed", Outcome.FAIL, True),
+        ("WideValues", Outcome.PASS, False),
         ("OfOneWidth", Outcome.PASS, False),
     ],
 )
 def test_the_scale_of_one_head_is_that_of_its_own_width(
     name: str, outcome: Outcome, *, wider: bool
 ) -> None:
-    """Kills a scale by the input's width, which is right where both widths are one."""
+    """Kills a scale by the input's width, which is right where both widths are one.
+
+    Also kills an exception where an array follows one of both widths alone.
+    """
     verdict = judged(name)
     assert outcome is verdict.outcome, verdict
     assert wider is any(SAID in note for note in verdict.notes)

@@ -228,15 +228,6 @@ class Caller:
         is_named = not names or subject in names
         return effect if is_named else f"{subject}, passed as {listed}, {rest}"
 
-    def beside_switch(self, problem: Problem) -> str:
-        """Return the mask that is passed beside a causal switch, where the rule is all it hides."""
-        plan = self.candidate.masks
-        if plan is None or problem.case.attn != "causal" or problem.case.padding != "none":
-            return ""
-        switched = any(each.value is True for each in plan.passed(problem).values())
-        names = plan.array_parameters(problem) if switched else ()
-        return "".join(f" beside `{name}`, which hides some of the same keys" for name in names)
-
     def weights(self, problem: Problem, sample: int = 0, calls: int = CALLS) -> Array | None:
         """Return the weights that the output mixes values with, (H, L, S), of one sample."""
         found = read_sample_weights(self._answers, problem, sample, calls)

@@ -114,9 +114,7 @@ def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
             found = list(_effects(caller, designs[:1] if plain_wrong else designs, plain_wrong))
             wrong = [each for each in found if each.effect]
             chosen = ([each for each in wrong if each.understood] or wrong or found)[:1]
-            for each in chosen:
-                name = f"{each.name}{caller.beside_switch(each.trial.problem)}"
-                yield replace(each, always=always, name=name if each.effect else each.name)
+            yield from (replace(each, always=always) for each in chosen)
 
 
 def mask_pairs(caller: Caller) -> Iterator[MaskEffect]:

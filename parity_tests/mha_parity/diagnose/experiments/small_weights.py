@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.calls import WRONG
+from mha_parity.diagnose.experiments.clipped_scores import REMEDY as UNCLIPPED
 from mha_parity.diagnose.experiments.designed_scores import shifted
 from mha_parity.diagnose.experiments.reading import WeightsFinding
 from mha_parity.diagnose.experiments.row_factors import shortest
@@ -38,7 +39,8 @@ def small_weights(caller: Caller) -> WeightsFinding | None:
             return None
         if trial.wrong:
             text = _sentence(caller, right, added)
-            return WeightsFinding(text, REMEDY) if text else None
+            remedy = UNCLIPPED if text.startswith("scores") else REMEDY
+            return WeightsFinding(text, remedy) if text else None
         right = added
     return None
 

@@ -126,13 +126,16 @@ class Fitted(SearchedCalls):
         """Return whether one head of both widths answers where its input is wider."""
         if not self.fit.exact or self.layers is None or self.takes_torchs:
             return False
-        self.widens = may_widen(self.how, self.subject)
-        problem = trial_problem(self.how, "self", self.small_dtype)
-        try:
-            output = self.ask(self.how, problem).output
-        except CandidateError:
+        if not may_widen(self.how, self.subject):
             return False
-        return self.widens and output.shape == problem.output_shape
+        problem = trial_problem(self.how, "self", self.small_dtype)
+        self.widens = True
+        try:
+            return bool(self.ask(self.how, problem).output.shape == problem.output_shape)
+        except CandidateError:  # its arrays follow one of both widths, or it refuses others
+            return False
+        finally:
+            self.widens = False
 
     def _give_biases(self) -> None:
         """Build layers with biases of 0 where calls of one without them raise.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -148,6 +149,8 @@ class InterpretedLayers(InstanceCalls):
         held = {bias: self._arrays(problem, bias=bias) for bias in {each.bias for each in found}}
         for slot in found:
             array = weights.slot_array(slot, problem, held[slot.bias], sizes)
+            if self.is_wider(problem) and array.size != math.prod(shapes[slot.path]):
+                raise CandidateError("structure", f"`{slot.path}` is not as wide as its input.")
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             handed = arguments.array(slot.path, array)
             with target_errors():

@@ -6,6 +6,8 @@ listed as not offered, with its own words.
 
 from __future__ import annotations
 
+import linecache
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,6 +84,13 @@ def _is_refusal(reason: str) -> bool:
     return reason.startswith(NOT_ASKED) or is_refusal(reason) or LAYOUT_SWITCH in reason
 
 
+def _is_on_purpose(reason: str) -> bool:
+    """Return whether an exception comes from a `raise` or `assert`: by its type where unknown."""
+    place = re.search(r"\[([^\[\]]+):(\d+)\]", reason)
+    line = linecache.getline(place[1], int(place[2])).strip() if place else ""
+    return line.startswith(("raise", "assert")) if line else is_refusal(reason)
+
+
 def _settle_dtype(convention: Convention) -> None:
     """Make small calls in a narrower dtype where that of the plain case makes them raise."""
     plain = _plain(convention)
@@ -135,7 +144,7 @@ def _try_claims(convention: Convention, failing: AbstractSet[tuple[str, str]]) -
         reason = _raised(convention, case) or _other_meaning(convention, case, axis)
         # One row or one key is a plain call: what raises by mistake is a failure of the run.
         mistaken = (axis, value) == ("size", "ones") and reason.startswith("raised ")
-        if reason and not (mistaken and not _is_refusal(reason)):
+        if reason and not (mistaken and not _is_on_purpose(reason)):
             left = tuple(each for each in convention.offer[axis] if each != value)
             convention.offer = convention.offer | {axis: left}
             convention.reasons[axis, value] = reason

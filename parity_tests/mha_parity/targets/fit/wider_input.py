@@ -28,7 +28,7 @@ def may_widen(how: Interpretation, kind: type) -> bool:
     That of the input may be a number of its module.
     """
     made = how.construction
-    changed = how.norms or how.around or how.residual or how.full_width or how.convolved
+    changed = how.around or how.residual or how.full_width or how.convolved
     if made is None or how.many_heads or changed or not how.parts or how.arrangement != "rows":
         return False
     of_input = made.has("width") or "width" in dict(globals_read(kind)).values()

@@ -49,8 +49,12 @@ _INTEGERS = re.compile(
     r"|(zeros?|ones?)\s+(or|and)\s+(zeros?|ones?))\b",
     re.IGNORECASE,
 )
-# Not the tensors of older versions of torch, which hid by them.
-_INTEGER_TYPE = re.compile(r"\bint(eger)?s?(8|16|32|64)?\b", re.IGNORECASE)
+# Integers beside booleans; the tensors of older versions of torch, which hid by them, are none.
+_BOTH_TYPES = re.compile(
+    r"\bbool(ean)?s?\s*,?\s*(or|/|\|)\s*(0\s*/\s*1\s*)?int(eger)?s?"
+    r"|\bint(eger)?s?(8|16|32|64)?\s*,?\s*(or|/|\|)\s*bool",
+    re.IGNORECASE,
+)
 _ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
 _BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
 _TYPE = re.compile(r"(?<!no )(?<!not )(?<!non-)\bbool\w*", re.IGNORECASE)
@@ -153,7 +157,7 @@ def with_documented_integers(
     answered = {taken: each for taken, each in differences.items() if each is not None}
     unlike = any(each > SILENT for each in answered.values())
     said = _said_by_both(subject, entry, found.parameter.name)
-    if differences and not answered and _INTEGER_TYPE.search(said) and _TYPE.search(said):
+    if differences and not answered and _BOTH_TYPES.search(said):
         return replace(found, integers_raise=True)
     return replace(found, taken=(*found.taken, *answered), integers_unlike=unlike)
 

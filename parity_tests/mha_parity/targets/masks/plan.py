@@ -173,8 +173,6 @@ class MaskPlan:
         named = {each.parameter.key: each for each in found}
         whole = list(_together(parts))
         groups = [parts, whole] if whole else [parts]
-        if _is_causal_alone(problem, parts):
-            groups.append([*parts, _part_of_future(problem)])
         nothing = _nothing(problem)
 
         @cache
@@ -272,19 +270,6 @@ def _content(problem: Problem, mask: Array | None) -> MaskContent:
 def _together(parts: list[MaskContent]) -> Iterator[MaskContent]:
     if len(parts) == 2:
         yield parts[0].joined(parts[1])
-
-
-def _is_causal_alone(problem: Problem, parts: list[MaskContent]) -> bool:
-    """Return whether the causal rule is all that is to be hidden."""
-    return len(parts) == 1 and problem.is_causal and not parts[0].masks
-
-
-def _part_of_future(problem: Problem) -> MaskContent:
-    """Return some of the keys behind a query: beside the causal rule, they change nothing."""
-    rows, keys = problem.weights_shape[-2], problem.key.shape[1]
-    future = np.triu(np.ones((rows, keys), dtype=bool), 1)
-    future[:, ::2] = False
-    return MaskContent(np.broadcast_to(future, (*problem.weights_shape[:2], rows, keys)).copy())
 
 
 def _nothing(problem: Problem) -> MaskContent:
