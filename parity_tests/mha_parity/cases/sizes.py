@@ -61,7 +61,7 @@ SHARED = 0.85  # of layers with three inputs of one width: L = S, so that one ma
 DEALT, COINCIDENT, BROAD_AND_LONG = 0.8, 0.25, 0.25
 LONG_SHARES = (0.4, 0.3, 0.3)  # of long cases: keys, queries, both
 FULL_LENGTH = 0.02  # of long cases: what makes self-attention past a thousand keys possible
-# One long case of self-attention in so many is past 256 keys, which a byte cannot count.
+# One long case of self-attention in 12 is past 256 keys, which a byte cannot count.
 BEYOND_EVERY, BYTE = 12, 256
 # Microseconds that a score, a weight and an element of a row cost oracle, bound and judge together.
 PER_SCORE, PER_WEIGHT, PER_ELEMENT = 0.3, 0.15, 0.25
