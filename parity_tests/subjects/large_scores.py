@@ -80,3 +80,13 @@ class SmoothedWeights(Layer):
     def behind(self, weights):
         weights = weights + 1e-7 / weights.shape[-1]
         return weights / weights.sum(-1, keepdim=True)
+
+
+class SkippedTiles(Layer):
+    def limit(self, scores):
+        scores = scores.clone()
+        for start in range(16, scores.shape[-1], 16):
+            tile = scores[..., start : start + 16]
+            least = scores[..., :start].amax(-1, keepdim=True) - 6
+            tile.masked_fill_(tile.amax(-1, keepdim=True) < least, float("-inf"))
+        return scores

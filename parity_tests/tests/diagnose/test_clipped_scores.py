@@ -45,7 +45,7 @@ def test_an_overflow_of_exp_is_no_clip() -> None:
     ("name", "said"),
     [
         ("RaisedWeights", "weights below 1e-09 are raised to it"),
-        ("DroppedWeights", "keys whose weight is below 1e-05 … 9.94e-06 get no weight"),
+        ("DroppedWeights", "weights below 1e-05 are set to 0"),
         (
             "DroppedAndDivided",
             "weights below 0.0001 are set to 0, and each row is divided by its sum again",
@@ -65,6 +65,12 @@ def test_an_overflow_of_exp_is_no_clip() -> None:
 def test_what_becomes_of_small_weights_is_named_with_its_constant(name: str, said: str) -> None:
     """A least weight, a threshold and an addend differ, also where rows are divided again."""
     assert [said] == sentences(name)
+
+
+def test_tiles_that_are_skipped_at_peaked_rows_alone_are_named() -> None:
+    """Rows of scores of a standard deviation of 1 see all keys: longer peaked ones are read."""
+    (found,) = sentences("SkippedTiles")
+    assert found.startswith("tiles of 16 keys are skipped where their largest score lies more than")
 
 
 def test_a_right_layer_shows_nothing() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MIN_TILES = 4  # skipped, and kept with lower scores than others, that a threshold rests on
 LOST = 100  # times what a weight is read to: a weight that can be missed
+SKIPPED = "are skipped where their largest score lies more than"
 EVERY_TILE = "weigh every tile of keys: exp of a difference that is far below 0 is small, not 0"
 
 
@@ -25,8 +26,7 @@ def skipped_tiles(readings: Sequence[SampleWeights]) -> str:
     for reading, widths in found:
         for width, skipped, kept in widths:
             if threshold := _threshold(reading, width, skipped, kept):
-                where = f"where their largest score lies more than {threshold}"
-                return f"tiles of {width} keys are skipped {where}"
+                return f"tiles of {width} keys {SKIPPED} {threshold}"
     return next((_depth_of_all(reading) for reading, widths in found if widths), "")
 
 

@@ -13,7 +13,7 @@ from mha_parity.diagnose.experiments.influence import (
     visibility,
 )
 from mha_parity.diagnose.experiments.reading import WeightsFinding
-from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
+from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, SKIPPED, skipped_tiles
 
 if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.reading import SampleWeights
@@ -26,11 +26,8 @@ KEEP_ALL = "take the softmax over all keys: exp makes small what may be neglecte
 
 
 def wrong_keys(wrong: list[SampleWeights]) -> WeightsFinding | None:
-    """Return which keys are seen, from the longest reading: a rule shows best there.
-
-    Readings of peaked rows are looked at where they alone are wrong.
-    """
-    normal = [each for each in wrong if each.problem.case.regime == "normal"] or wrong
+    """Return which keys are seen, from the longest reading: a rule shows best there."""
+    normal = [each for each in wrong if each.problem.case.regime == "normal"]
     if rule := keys_lost(normal):
         return WeightsFinding(rule, "let the loop over keys end with the last key")
     if rule := largest_kept(normal):
@@ -44,6 +41,12 @@ def wrong_keys(wrong: list[SampleWeights]) -> WeightsFinding | None:
     tried = product((False, True), reversed(normal))
     rules = (visibility(each, of_most=of_most) for of_most, each in tried)
     return next((_of_rule(rule) for rule in rules if rule), None)
+
+
+def skipped_at_peaks(wrong: list[SampleWeights]) -> WeightsFinding | None:
+    """Return which tiles of keys are skipped, and by which threshold, where peaked rows show it."""
+    rule = skipped_tiles([each for each in wrong if each.problem.case.regime != "normal"])
+    return WeightsFinding(rule, EVERY_TILE) if SKIPPED in rule else None
 
 
 def _of_rule(rule: str) -> WeightsFinding:

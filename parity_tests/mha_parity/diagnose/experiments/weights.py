@@ -34,7 +34,7 @@ from mha_parity.diagnose.experiments.scale import (
 )
 from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
 from mha_parity.diagnose.experiments.small_weights import small_weights
-from mha_parity.diagnose.experiments.visible_keys import wrong_keys
+from mha_parity.diagnose.experiments.visible_keys import skipped_at_peaks, wrong_keys
 from mha_parity.diagnose.experiments.written_rows import empty_heads, empty_rows, repeated_rows
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def readings(caller: Caller) -> Iterator[SampleWeights]:
     """Yield weights read at growing sizes, then at scores with a standard deviation of 10.
 
     The largest size is read where no smaller one shows anything, and longer rows of such scores
-    where they alone do.
+    where plain ones show nothing.
     """
     heads = 1 if caller.base.heads_count == 1 else 2
     one_head = caller.base.form == "mha" and heads == 1
@@ -85,11 +85,10 @@ def readings(caller: Caller) -> Iterator[SampleWeights]:
         found += [] if reading is None else [reading]
     yield from found
     wrong = [each.problem.case.regime for each in found if not each.right]
-    further: dict[str, object] = {**LARGER, "heads_count": 1}
-    if wrong:
-        further = {**MEDIUM, "heads_count": 1, "regime": "peaky"}
-    if (not wrong or set(wrong) == {"peaky"}) and caller.running():
-        reading = read_case_weights(caller, caller.case(**further))
+    further: list[dict[str, object]] = [] if wrong else [{**LARGER, "heads_count": 1}]
+    further += [] if "normal" in wrong else [{**MEDIUM, "heads_count": 1, "regime": "peaky"}]
+    for design in further:
+        reading = read_case_weights(caller, caller.case(**design)) if caller.running() else None
         yield from [] if reading is None else [reading]
 
 
@@ -118,7 +117,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     for i, each in enumerate(curves):
         if cause := _bent(caller, each, curves[i + 1 :], widths):
             return [cause]
-    if some := _of_some_rows(caller, wrong, widths):
+    if some := _of_some_rows(caller, wrong, widths) or skipped_at_peaks(wrong):
         return [some]
     return [_unknown(wrong[0], curves[0] if curves else None)]
 

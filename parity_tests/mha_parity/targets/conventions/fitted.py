@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
@@ -49,7 +48,6 @@ from mha_parity.targets.fit.refusals import (
     refuse_output_unapplied,
 )
 from mha_parity.targets.fit.search import SMALL, Search, trial_problem
-from mha_parity.targets.fit.wider_input import may_widen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +55,6 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.core.target_facts import TargetFacts
     from mha_parity.targets.conventions.calls import Call
 
 
@@ -117,16 +114,11 @@ class Fitted(SearchedCalls):
         self.widens = self._answers_wider()
         return self._offered()
 
-    @property
-    def facts(self) -> TargetFacts:
-        """Facts that small calls showed, and whether its input is wider than its one head."""
-        return replace(super().facts, wider_input=self.widens)
-
     def _answers_wider(self) -> bool:
         """Return whether one head of both widths answers where its input is wider."""
         if not self.fit.exact or self.layers is None or self.takes_torchs:
             return False
-        if not may_widen(self.how, self.subject):
+        if not self.may_widen:
             return False
         problem = trial_problem(self.how, "self", self.small_dtype)
         self.widens = True

@@ -28,7 +28,7 @@ from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradient
 from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH, InterpretedLayers
 from mha_parity.targets.conventions.returned_weights import weights_switches
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit import full_width, weights, wider_input
+from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import called_with_globals
 from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
@@ -232,7 +232,7 @@ class InterpretedCalls(InterpretedLayers):
             return heads
         lay = lay_rows(problem)
         if self.is_wider(problem):
-            return lambda rows: lay(wider_input.with_zeros(problem, rows))
+            return lambda rows: lay(self.with_zeros(problem, rows))
         return (lambda r: lay(full_width.padded(problem, r))) if self.how.full_width else lay
 
     def answer(self, problem: Problem, result: Any) -> Answer:
@@ -304,7 +304,7 @@ class InterpretedCalls(InterpretedLayers):
             return merge_output(problem, array, SWAPPED[arrangement])
         whole = canonical(problem, array)
         if self.is_wider(problem):
-            return wider_input.without_zeros(problem, whole)
+            return self.without_zeros(problem, whole)
         return full_width.narrowed(problem, whole) if self.how.full_width else whole
 
     def call_after_loading(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
+    from mha_parity.core.target_facts import TargetFacts
     from mha_parity.targets.conventions.from_torch import Take
     from mha_parity.targets.fit.interpretation import Interpretation
 
@@ -168,6 +169,26 @@ class InterpretedLayers(InstanceCalls):
         """Return the weights that a module has."""
         held = self.named_parameters(layer)
         return [(s, held[s.path]) for s in self.slots_for(heads) if s.path in held]
+
+    @property
+    def facts(self) -> TargetFacts:
+        """Facts that small calls showed, and whether its input is wider than its one head."""
+        return replace(super().facts, wider_input=self.widens)
+
+    @property
+    def may_widen(self) -> bool:
+        """Whether it is one head, built with both widths."""
+        return wider_input.may_widen(self.how, self.subject)
+
+    @staticmethod
+    def with_zeros(problem: Problem, rows: Array) -> Array:
+        """Return inputs with zeros up to a wider layer's width."""
+        return wider_input.with_zeros(problem, rows)
+
+    @staticmethod
+    def without_zeros(problem: Problem, output: Array) -> Array:
+        """Return an output of a wider layer without the columns of those zeros."""
+        return wider_input.without_zeros(problem, output)
 
     def is_wider(self, problem: Problem) -> bool:
         """Return whether inputs of a problem are wider than its head: not for gradients."""
