@@ -154,8 +154,10 @@ class _Session:
         if not failing:
             return ()
         every = hypotheses.single_bugs()
+        screened = self.screened(failing)
+        slow = any(evidence.is_slow(each.problem.case) for each in screened)
         remaining = hypotheses.plausible_hypotheses(
-            every, self.screened(failing), lambda: self.running(SCREENING_RESERVE)
+            every, screened, lambda: not slow or self.running(SCREENING_RESERVE)
         )
         fits = self.weighed(self.separated(remaining))
         if fits and _explains_nearly_all(fits[0]):

@@ -43,8 +43,8 @@ PLAINER: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "inputs": {"distinct": ("cross",)},
     }
 )
-# With one key every weight is 1: two queries and two keys are the smallest that show a mistake.
 LEAST_PART = 8  # of a large size that is taken off at once
+# With one key every weight is 1: two queries and two keys are the smallest that show a mistake.
 FLOORS = {"batch": 1, "queries": 2, "keys": 2, "heads_count": 1, "head_dim": 1}
 
 

@@ -56,7 +56,7 @@ def _sentence(caller: Caller, right: float, wrong: float) -> str:
         return ""
     weights, values = beyond.right.stages["weights"], beyond.right.stages["value heads"]
     fitting = [
-        (len(f"{number:.3g}".strip("0")), text.format(c=number))
+        (len(f"{number:.2e}".partition("e")[0].rstrip("0")), text.format(c=number))
         for text, number, changed in _changed(weights, limit.right.stages["weights"])
         if np.abs(beyond.found - changed @ values).max() <= WRONG * beyond.allowed
     ]

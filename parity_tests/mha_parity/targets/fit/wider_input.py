@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.interpretation import Interpretation
 
-TIMES = 2  # the width of the head is that of the input
+TIMES = 2  # widths of the head that the input has
 
 
 def may_widen(how: Interpretation, kind: type) -> bool:
@@ -58,8 +58,10 @@ def wider_arrays(problem: Problem, *, bias: bool) -> dict[str, Array]:
     lacking = (TIMES - 1) * problem.query.shape[-1]
     found = {}
     for part, array in problem_arrays.arrays_of(problem, bias=bias).items():
-        further = [(0, lacking if bias else 0)] if part == "out" else [(0, 0)]
-        if not bias:
-            further = [(0, lacking), (0, 0)] if part == "out" else [(0, 0), (0, lacking)]
+        further = [(0, 0)] * array.ndim
+        if part == "out":
+            further[0] = (0, lacking)
+        elif not bias:
+            further[-1] = (0, lacking)
         found[part] = np.pad(array, further)
     return found
