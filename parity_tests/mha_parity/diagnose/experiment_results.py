@@ -87,10 +87,12 @@ def _transfer(seen: Examination) -> Iterator[ExperimentResult]:
     x = np.concatenate([c.x[c.usable] for c in curves])
     y = np.concatenate([c.y[c.usable] for c in curves])
     slope = float(x @ y) / max(float(x @ x), 1e-300)
+    clear = max(c.reading.noise / c.atol for c in curves)  # lesser weights are read less well
     yield ExperimentResult(
         experiment="transfer curve",
         sentence=f"log of the weight over the score, {len(x)} points from 0 down to {x.min():.3g}: "
-        f"at most {max(misses):.2g} from torch's line, slope {slope:.6g}",
+        f"at most {max(misses):.2g} from torch's line for weights from {clear:.2g}, "
+        f"slope {slope:.6g}",
         value=max(misses), unit="logarithm",
         as_torch=all(miss <= c.atol for miss, c in zip(misses, curves, strict=True)),
     )  # fmt: skip

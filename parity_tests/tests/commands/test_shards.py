@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from mha_parity import diagnose
 from mha_parity.__main__ import main
 from mha_parity.core.check_result import SYSTEMATIC
+from mha_parity.core.deadline import Deadline
+from mha_parity.diagnose.experiments import sizes
 from mha_parity.run import shard_file
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.chunks import Shard
@@ -76,9 +79,16 @@ def _without_seconds(found: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.repeats(3)
 @pytest.mark.parametrize("name", ["right", "wrong", "float32", "gain"])
 def test_the_merged_verdict_is_that_of_the_run(
-    name: str, gain: str, shards: Callable[..., list[str]], tmp_path: Path
+    name: str,
+    gain: str,
+    shards: Callable[..., list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Counts, errors, accuracy, power, diagnosis, shrunk cases and status are equal; one note."""
+    # A busy machine must not decide how many sizes are asked for.
+    monkeypatch.setattr(sizes, "QUICK", math.inf)
+    monkeypatch.setattr(diagnose, "Deadline", lambda seconds: Deadline(10 * seconds))
     rounded = f"{SUBJECTS}/float32_inside.py:softmax_and_later_keys"
     target = {"right": RIGHT, "wrong": WRONG, "gain": gain, "float32": rounded}[name]
     paths = shards(target)

@@ -57,9 +57,16 @@ class Curve:
         """How far a log-ratio that is read may be off."""
         return ATOL[self.reading.problem.case.dtype]
 
+    @property
+    def spread(self) -> Array:
+        """How many times ``atol`` a log-ratio may be off, since noise / w of a weight w is lost."""
+        weights = np.where(self.usable, self.reading.weights, 1)
+        return np.asarray(np.maximum(1, self.reading.noise / weights / self.atol))
+
     def misfit(self, predicted: Array) -> float:
-        """Return the largest distance of the log-ratios from what is predicted."""
-        return float(np.abs(np.where(self.usable, self.y - predicted, 0)).max(initial=0))
+        """Return the largest distance of the log-ratios from what is predicted, over ``spread``."""
+        off = np.where(self.usable, self.y - predicted, 0) / self.spread
+        return float(np.abs(off).max(initial=0))
 
     def relative(self, absolute: Array) -> Array:
         """Return values (H, L, S) less that at each row's reference key."""
