@@ -158,3 +158,66 @@ def configured_by_width(cfg, attn_params, x):
     """Wrong: the scores are divided by the root of the whole width."""
     q, k, v = (split(x @ attn_params[name], cfg.n_heads) for name in ("W_q", "W_k", "W_v"))
     return attend(q / np.sqrt(cfg.n_heads), k, v) @ attn_params["W_o"]
+
+
+class Kept:
+    """Right: the constructor keeps a dictionary of weights (in, out), and `lengths` (N,) hide."""
+
+    def __init__(self, params, num_heads):
+        self.p = params
+        self.num_heads = num_heads
+        self.scratch = {}
+
+    def _projected(self, rows, which):
+        return split(rows @ self.p["w" + which] + self.p["b" + which], self.num_heads)
+
+    def __call__(self, x, context):
+        """Return (N, L, E); the last scores are kept."""
+        q, k, v = (self._projected(*each) for each in ((x, "q"), (context, "k"), (context, "v")))
+        self.scratch["scores"] = q @ k.swapaxes(-1, -2)
+        return attend(q, k, v) @ self.p["wo"] + self.p["bo"]
+
+
+class KeptCrossed(Kept):
+    """Wrong: the keys have the projection of the values, and these that of the keys."""
+
+    def _projected(self, rows, which):
+        return super()._projected(rows, {"k": "v", "v": "k"}.get(which, which))
+
+
+class KeptWithoutBiases:
+    """Right: biases are optional, of one packed array of weights (in, out)."""
+
+    def __init__(self, weights, n_heads):
+        self.weights, self.n_heads = weights, n_heads
+
+    def _scaled(self, q):
+        return q
+
+    def __call__(self, x):
+        """Return (N, L, E)."""
+        rows = x @ self.weights["qkv"]
+        if "b_qkv" in self.weights:
+            rows = rows + self.weights["b_qkv"]
+        q, k, v = (split(each, self.n_heads) for each in np.split(rows, 3, axis=-1))
+        output = attend(self._scaled(q), k, v) @ self.weights["out"]
+        bias = self.weights.get("b_out")
+        return output if bias is None else output + bias
+
+
+class KeptUnscaled(KeptWithoutBiases):
+    """Wrong: the scores are not divided by the root of the width of a head."""
+
+    def _scaled(self, q):
+        return q * np.sqrt(q.shape[-1])
+
+
+class KeptInside:
+    """Reads names that mean no projection: it cannot be built."""
+
+    def __init__(self, params, num_heads):
+        self.table, self.num_heads = params["table"], num_heads
+
+    def __call__(self, x):
+        """Return (N, L, E)."""
+        return x @ self.table

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
 from mha_parity.targets.detect import recognise
@@ -100,3 +101,35 @@ def test_keys_of_what_is_called_are_read() -> None:
     assert {"Wq.weight", "Wq.bias", "Wo.bias"} <= whole
     assert {"qkv", "out", "kernel", "bias"} <= {*keys_read(load.load(f"{SUBJECTS}/{FILE}:nested"))}
     assert {"wq", "wk", "wv", "wo"} <= {*keys_read(load.load(f"{SUBJECTS}/{FILE}:flat"))}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Kept", "p.wq, p.wk, p.wv, p.wo applied as X @ W"),
+        ("KeptWithoutBiases", "weights.qkv, weights.out applied as X @ W"),
+    ],
+)
+def test_constructors_get_what_calls_read(name: str, said: str) -> None:
+    """Names that are put together, optional biases, packed ones; what a call keeps is no weight."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any(said in note for note in verdict.notes), verdict.notes
+    passed = {each.value for each in verdict.features if each.axis == "bias" and each.cases}
+    assert {"no", "yes"} == passed
+
+
+@pytest.mark.parametrize(
+    ("name", "bug"), [("KeptCrossed", "qkv-order-qvk"), ("KeptUnscaled", "scale-none")]
+)
+def test_wrong_ones_with_kept_dictionaries_are_named(name: str, bug: str) -> None:
+    """The dictionary says which array is whose, and hides no mistake."""
+    verdict = judged(name, diagnose=True)
+    assert Outcome.FAIL == verdict.outcome, verdict
+    assert bug in [each.bug for each in verdict.diagnosis], verdict.diagnosis
+
+
+def test_names_of_no_projection_are_refused() -> None:
+    """No array is made for a name that means none."""
+    with pytest.raises(TargetError, match="KeptInside"):
+        judged("KeptInside")

@@ -95,17 +95,22 @@ def cut_off(reading: SampleWeights, lost: Array) -> str:
     for name, size in (("weight", reading.expected), ("score", reading.scores)):
         top, bottom = float(size[lost].max()), float(size[kept].min())
         if top < bottom:
-            return f"{CUT_OFF} {name} is below {bottom:.3g} … {top:.3g} get no weight"
+            return f"{CUT_OFF} {name} is below {_between(bottom, top)} get no weight"
     for width in (lost.shape[-1], 1, *TILES):
         below = largest_so_far(reading, width) - reading.scores
         most, least = float(below[kept].max()), float(below[lost].min())
         if most < least:
-            low, high = f"{most:.3g}", f"{least:.3g}"
-            by = low if low == high else f"{low} … {high}"
+            by = _between(most, least)
             places = {lost.shape[-1]: "of the row", 1: "so far"}
             of = places.get(width, f"so far, by tiles of {width}")
             return f"{CUT_OFF} score is more than {by} below the largest {of} get no weight"
     return ""
+
+
+def _between(low: float, high: float) -> str:
+    """Return two numbers as the limits of one, which is said alone where it is known so well."""
+    first, last = f"{low:.3g}", f"{high:.3g}"
+    return first if first == last else f"{first} … {last}"
 
 
 def largest_so_far(reading: SampleWeights, width: int) -> Array:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.targets.fit import weights_by_name
 from mha_parity.targets.fit.names import is_weight, parts, snake_case
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class LayerSizes:
             "root": math.sqrt(width / self.heads),
             "inverse_root": 1 / math.sqrt(width / self.heads),
             "off": False, "on": True, "dropout": self.dropout, "zero": 0, "one": 1.0,
+            weights_by_name.MEANING: weights_by_name.WeightsByName(width),
             "device": "cpu", "none": None, "axis": -2,  # that of rows
             "dtype": np.float32,
             "part": 2, "one_row": 1,  # shorter than what is judged: several parts, and a rest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import FrozenInstanceError
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.initial_draws import drawn_by_numpy
 from mha_parity.targets.fit.names import ROWS, is_weight, parts
 from mha_parity.targets.fit.names_in_code import globals_read
+from mha_parity.targets.fit.weights_by_name import of_instance
 from mha_parity.targets.parameters import modes_of
 
 if TYPE_CHECKING:
@@ -126,6 +128,7 @@ def _make_weights(layer: Any, width: int) -> None:
     held = getattr(layer, "__dict__", {})
     absent = [name for name, value in held.items() if value is None]
     if not set(ROWS) <= {part for name in absent if is_weight(name) for part in parts(name)}:
+        _read_weights_by_name(layer, width)
         return
     call = forward(layer)
     required = [p for p in inspect.signature(call).parameters.values() if p.default is p.empty]
@@ -136,6 +139,21 @@ def _make_weights(layer: Any, width: int) -> None:
         call(*[np.zeros((3, 3, width))] * len(required))
     held.update({name: first.get(name) if held[name] is first.get(name) else None
                  for name in absent})  # fmt: skip
+
+
+def _read_weights_by_name(layer: Any, width: int) -> None:
+    """Make the weights of a dictionary that a call reads: of a copy, which may keep its rows."""
+    dictionaries = of_instance(layer)
+    if not dictionaries:
+        return
+    other = deepcopy(layer)
+    call = forward(other)
+    required = [p for p in inspect.signature(call).parameters.values() if p.default is p.empty]
+    with suppress(CandidateError), target_errors():
+        call(*[np.zeros((2, 2, width))] * len(required))
+    for name, read in of_instance(other).items():
+        for key in read:
+            dictionaries[name].get(key)
 
 
 def move(layer: Any, dtype: str, device: str) -> None:

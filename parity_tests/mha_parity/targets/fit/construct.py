@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from mha_parity.targets.fit import weights_by_name
 from mha_parity.targets.fit.argument_meanings import LENGTH, PACKED, LayerSizes, meanings
 from mha_parity.targets.fit.configurations import GIVEN, RecordingConfig, configuration
 from mha_parity.targets.fit.names import bias_parts
 from mha_parity.targets.fit.names_in_code import methods_called, names_called, strings_compared
+from mha_parity.targets.fit.weights_by_name import OF_WEIGHTS
 
 if TYPE_CHECKING:
     import inspect
@@ -150,6 +152,8 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     ways = [(given if configured else ("", None), more) for more in further]
     # A configuration beside sizes may be of a part that is left out, or read in each call.
     ways += [] if configured or config is None else [(given, ())]
+    if configured and config is not None and OF_WEIGHTS.search(config.name.lower()):
+        ways.append((("", None), ((config.name, weights_by_name.MEANING),)))
     methods = frozenset() if config is None else methods_called(kind, config.name)
     for inverse, ((name, annotation), more) in product((False, True), ways):
         for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
@@ -215,6 +219,8 @@ def _of_unknown(parameter: inspect.Parameter, compared: Sequence[str]) -> tuple[
     Or else a switch that is off, or a size.
     """
     words = tuple(f"'{word}'" for word in compared)
+    if OF_WEIGHTS.search(parameter.name.lower()):
+        words = (weights_by_name.MEANING, *words)
     return (*words, *(("off",) if _is_switch(parameter) else UNKNOWN))
 
 
