@@ -90,3 +90,22 @@ class SkippedTiles(Layer):
             least = scores[..., :start].amax(-1, keepdim=True) - 6
             tile.masked_fill_(tile.amax(-1, keepdim=True) < least, float("-inf"))
         return scores
+
+
+class CausalDropped(Layer):
+    """Hides the future, and drops small weights of the keys that are seen."""
+
+    def limit(self, scores):
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        return scores.masked_fill(future, float("-inf"))
+
+    def behind(self, weights):
+        kept = torch.where(weights < 1e-4, 0, weights)
+        return kept / kept.sum(-1, keepdim=True)
+
+
+class CausalRaised(CausalDropped):
+    """Raises small weights of the keys that are seen, and no others."""
+
+    def behind(self, weights):
+        return torch.where(weights > 0, weights.clamp(min=1e-9), weights)

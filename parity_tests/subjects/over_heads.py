@@ -79,3 +79,18 @@ class SummedHeads(Layer):
     def attend(self, q, k, v):
         """Return the heads, (N, L, H, D)."""
         return torch.sigmoid(q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1) @ v
+
+
+class SplitTwice(Layer):
+    """The queries are split to heads twice, and the root of the width is one of float32."""
+
+    def split(self, rows):
+        return rows.reshape(len(rows), -1, self.num_heads, self.out_proj.in_features // self.num_heads)
+
+    def forward(self, query, key, value):
+        """Return (N, L, E)."""
+        q = self.split(self.split(self.q_proj(query)).transpose(1, 2)).transpose(1, 2)
+        k = self.split(self.k_proj(key)).transpose(1, 2)
+        v = self.split(self.v_proj(value)).transpose(1, 2)
+        scores = q @ k.mT / torch.sqrt(torch.tensor(q.shape[-1], dtype=torch.float32))
+        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))

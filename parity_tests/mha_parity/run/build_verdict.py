@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, torch_changes
-from mha_parity.run.diagnosed import diagnosed
+from mha_parity.run.diagnosed import diagnosed_or_reason
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
 from mha_parity.run.narrowing import narrowed_candidate
@@ -77,6 +77,10 @@ def build_verdict(
     most = options.max_times_torch
     asked, settings = narrowed_candidate(candidate, offer, options), settings_of(options)
     failures = failures_of(asked, failing, over_run, settings, repro, shrink=options.shrink)
+    diagnosis, lost = diagnosed_or_reason(
+        asked, failing, settings, over_run, [each.case for each in failures],
+        sum(map(_is_exact, case_results)),
+    ) if options.diagnose else ((), ())  # fmt: skip
     return Verdict(
         target=target,
         convention=candidate.convention,
@@ -93,16 +97,13 @@ def build_verdict(
         parameters=parameters,
         checks=summary.check_rows(case_results, over_run),
         failures=failures,
-        diagnosis=diagnosed(
-            asked, failing, settings, over_run, [each.case for each in failures],
-            sum(map(_is_exact, case_results)),
-        ) if options.diagnose else (),
+        diagnosis=diagnosis,
         accuracy=accuracy_rows.accuracies(case_results),
         accuracy_table=accuracy_rows.accuracy_table(case_results),
         worst=summary.worst(check_results),
         sensitivity=summary.exposing_cases(case_results),
         measured_cases=summary.measured_cases(case_results),
-        notes=notes,
+        notes=(*notes, *lost),
         dtype_finding=answer_dtype.finding(failing),
         pictures=_pictures(asked, failures, check_results, settings) if options.draw else (),
         case_errors=accuracy_rows.case_errors(case_results) if options.draw else (),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -32,6 +33,24 @@ ALONE = 16  # failing cases of which none is of float64
 LEAST = 8  # columns of a case that shows a pattern of errors, if there is one
 FAILURES = 24  # failing cases that are asked again in a narrower dtype, or judged in one
 KEPT = "an earlier call changes the answer to a later one"
+LOST = (
+    "the diagnosis itself failed ({}), and names nothing; the verdict stands without it: please "
+    "report the lines on the error output, with the target."
+)
+
+
+def diagnosed_or_reason(
+    *asked: Any, **options: Any
+) -> tuple[tuple[Diagnosis, ...], tuple[str, ...]]:
+    """Return what ``diagnosed`` does, and no note; of a mistake in it none, and a note on that.
+
+    A verdict that cost minutes is not lost by what was to explain it.
+    """
+    try:
+        return diagnosed(*asked, **options), ()
+    except Exception as error:  # noqa: BLE001  (any mistake of ours, which the note reports)
+        traceback.print_exc()
+        return (), (LOST.format(f"{type(error).__name__}: {error}"),)
 
 
 def diagnosed(

@@ -40,6 +40,7 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
 # Of the parameters of a call alone, before all others.
 _OF_CALL: tuple[tuple[Role, str], ...] = (
     (Role.LENGTHS, r"^(?!max).*(valid|(lens?|lengths?)(_[qk]v?)?$)"),
+    (Role.MASK, r"^(?!.*(len|size|idx|id|token|value)).*_pad(ded)?$"),
     (Role.SCORE_BIAS, r"^bias(es)?$"),
     (Role.SCALE, r"^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"),
 )

@@ -50,6 +50,11 @@ def test_an_overflow_of_exp_is_no_clip() -> None:
             "DroppedAndDivided",
             "weights below 0.0001 are set to 0, and each row is divided by its sum again",
         ),
+        (
+            "CausalDropped",
+            "weights below 0.0001 are set to 0, and each row is divided by its sum again",
+        ),
+        ("CausalRaised", "weights below 1e-09 are raised to it"),
         ("AddedToWeights", "1e-09 is added to each weight, behind the softmax"),
         (
             "AddedAndDivided",

@@ -28,3 +28,9 @@ def test_heads_that_depend_on_each_other_otherwise_are_measured() -> None:
     (cause,) = check_subject("over_heads.py:SummedHeads", cases=40, diagnose=True).diagnosis
     assert "heads are not independent: each of 3 heads reaches the outputs of all" == cause.title
     assert "no key of another position has a part in a row" in cause.evidence
+
+
+def test_a_root_in_float32_does_not_stand_for_heads_that_are_mixed() -> None:
+    """One head alone shows the root, by errors that are nothing beside those of several."""
+    (cause,) = check_subject("over_heads.py:SplitTwice", cases=40, diagnose=True).diagnosis
+    assert "heads are not independent: each of 3 heads reaches the outputs of all" == cause.title

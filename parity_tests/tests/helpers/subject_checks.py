@@ -40,7 +40,10 @@ def check_subject(target: str, **options: Any) -> Verdict:
     ``options`` are those of a run: 18 cases, no diagnosis and no shrinking by default.
     """
     asked = Options(**({"cases": 18, "diagnose": False, "shrink": False} | options))
-    return check(bind_in_process(load_subject(target), asked), asked)
+    verdict = check(bind_in_process(load_subject(target), asked), asked)
+    mistakes = [note for note in verdict.notes if note.startswith("the diagnosis itself failed")]
+    assert not mistakes, mistakes
+    return verdict
 
 
 def checks_of(file: str, **options: Any) -> Callable[..., Verdict]:

@@ -138,4 +138,4 @@ def _added(rows: Sequence[Rows], factors: Sequence[tuple[Array, Array]]) -> str:
 def shortest(value: float, near: float) -> float:
     """Return the number of fewest digits that is no further off than this share."""
     shorter = (float(f"{value:.{digits}g}") for digits in (1, 2, 3))
-    return next((each for each in shorter if abs(each / value - 1) <= near), value)
+    return next((each for each in shorter if abs(each - value) <= near * abs(value)), value)

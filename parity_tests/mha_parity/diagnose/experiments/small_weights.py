@@ -66,17 +66,18 @@ def _sentence(caller: Caller, right: float, wrong: float) -> str:
 
 def _changed(weights: Array, limit: Array) -> Iterator[tuple[str, float, Array]]:
     """Yield what may become of weights below the least one of ``limit``, with the constant."""
-    least = shortest(float(limit.min()), NEAR)
+    seen, least_of = weights > 0, np.where(limit > 0, limit, np.inf)  # hidden keys have none
+    least = shortest(float(least_of.min()), NEAR)
     for text, changed in (
-        ("weights below {c:.3g} are raised to it", np.maximum(weights, least)),
+        ("weights below {c:.3g} are raised to it", np.maximum(weights, least) * seen),
         ("weights below {c:.3g} are set to 0", np.where(weights < least, 0, weights)),
     ):
         yield text, least, changed
         again = changed / changed.sum(axis=-1, keepdims=True)
         yield f"{text}, and each row is divided by its sum again", least, again
-    ratio = float((limit.min(axis=-1) / limit.max(axis=-1)).min())
+    ratio = float((least_of.min(axis=-1) / limit.max(axis=-1)).min())
     below = shortest(-math.log(ratio), NEAR)
-    powers = np.maximum(weights / weights.max(axis=-1, keepdims=True), math.exp(-below))
+    powers = np.maximum(weights / weights.max(axis=-1, keepdims=True), math.exp(-below)) * seen
     clipped = powers / powers.sum(axis=-1, keepdims=True)
     yield "scores are clipped to {c:.3g} below the largest of their row", below, clipped
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,7 @@ OWN_ALONE = "no key of another position has a part in a row, whatever the scores
 POSITIONS = "take the product of q and k, and that of the weights and v, over the axis of positions"
 LEAST_FACTOR = 1e-6  # a factor nearer to 0 than that is none, nor are factors that differ by more
 NEARLY_1 = 1e-3  # rows of weights that miss 1 by less are measured as sums
+LEAST_MISS = 1e-4  # of the worst miss: a reading that misses by less has another cause
 NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
 
 
@@ -111,7 +113,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     )
     if found_first:
         return [found_first]
-    curves = [each for each in map(transfer.curve, wrong) if each is not None]
+    curves = [each for each in map(transfer.curve, _as_wrong(wrong)) if each is not None]
     curves.sort(key=lambda c: c.reading.problem.case.regime != "normal")
     widths = [each.problem.head_dim for each in found if each.right]
     for i, each in enumerate(curves):
@@ -120,6 +122,13 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     if some := _of_some_rows(caller, wrong, widths) or skipped_at_peaks(wrong):
         return [some]
     return [_unknown(wrong[0], curves[0] if curves else None)]
+
+
+def _as_wrong(wrong: Sequence[SampleWeights]) -> list[SampleWeights]:
+    """Return the readings that are off by a share of the worst: no other speaks for that one."""
+    off = [float(np.abs(each.weights - each.expected).max()) for each in wrong]
+    worst = max((miss for miss in off if math.isfinite(miss)), default=0.0)
+    return [each for each, miss in zip(wrong, off, strict=True) if not miss < LEAST_MISS * worst]
 
 
 def causes_of_rows(

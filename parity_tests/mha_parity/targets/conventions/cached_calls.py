@@ -26,7 +26,8 @@ from mha_parity.targets.attribution import attributed
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.cache_use import CacheUse
 from mha_parity.targets.conventions.canonical_layout import without_names
-from mha_parity.targets.fit.roles import counts_rows_before, is_annotated
+from mha_parity.targets.fit.map_sizes import is_annotated
+from mha_parity.targets.fit.roles import counts_rows_before
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:

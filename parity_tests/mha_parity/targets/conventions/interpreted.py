@@ -61,8 +61,8 @@ class InterpretedCalls(InterpretedLayers):
 
     @property
     def filled_up(self) -> tuple[str, ...]:
-        """The required parameters that are neither inputs nor weights."""
-        return self.how.roles.none
+        """The required parameters that are neither inputs nor weights, and whole windows."""
+        return (*self.how.roles.none, *self.how.roles.windows)
 
     @property
     def sizes_of_module(self) -> dict[str, str]:
@@ -121,8 +121,7 @@ class InterpretedCalls(InterpretedLayers):
             mask = roles.hiding_nothing(extents, problem.dtype)
             given = None if mask is None else arguments.array(name, mask)
             values[name] = MaskHolder(given) if roles.filler.startswith("object") else given
-        values |= dict.fromkeys(roles.lengths, problem.case.queries)
-        values |= dict.fromkeys(roles.ones, 1)
+        values |= roles.of_lengths(case.queries, case.keys)
         values |= self.modes(training=training)
         offered = [e for e in vars(self).get("offer", {}).get("weights", ()) if e != "none"]
         values |= weights_switches(self._named[1], case, offered)

@@ -25,6 +25,7 @@ from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH
 from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
+from mha_parity.targets.fit.documented_layout import documents_multiples
 from mha_parity.targets.masks.documented import documents_booleans
 from mha_parity.targets.masks.find import fill_required, find_masks
 
@@ -41,6 +42,7 @@ FLOAT_MASKS = (
     ("attn", "attn_mask", ("float2d", "float3d")),
     ("padding", "key_padding_mask", ("float",)),
 )
+WHOLE_TILES = 128  # rows, which most tiles divide: those of other lengths may be left out
 NARROWER = {"float64": DTYPES[1:], "float32": DTYPES[2:]}
 
 
@@ -89,6 +91,21 @@ def _is_on_purpose(reason: str) -> bool:
     place = re.search(r"\[([^\[\]]+):(\d+)\]", reason)
     line = linecache.getline(place[1], int(place[2])).strip() if place else ""
     return line.startswith(("raise", "assert")) if line else is_refusal(reason)
+
+
+def _is_mistake(convention: Convention, case: Case, size: str, reason: str) -> bool:
+    """Return whether what a size raises is a failure of the run, and no limit of the target.
+
+    One row or one key is a plain call, and so is a longer one where twice as many rows are
+    answered: a buffer that is too short raises there too.
+    """
+    if size not in {"ones", "medium"} or not reason.startswith("raised ") or _is_on_purpose(reason):
+        return False
+    if size == "ones":
+        return True
+    if documents_multiples(convention.subject):
+        return False
+    return not _raised(convention, case.replace(queries=WHOLE_TILES, keys=WHOLE_TILES))
 
 
 def _settle_dtype(convention: Convention) -> None:
@@ -142,9 +159,7 @@ def _try_claims(convention: Convention, failing: AbstractSet[tuple[str, str]]) -
         case = claimed.replace(batch=1) if single else claimed
         case = case.replace(keys=case.queries) if takes_one_length(convention.reasons) else case
         reason = _raised(convention, case) or _other_meaning(convention, case, axis)
-        # One row or one key is a plain call: what raises by mistake is a failure of the run.
-        mistaken = (axis, value) == ("size", "ones") and reason.startswith("raised ")
-        if reason and not (mistaken and not _is_on_purpose(reason)):
+        if reason and not (axis == "size" and _is_mistake(convention, case, value, reason)):
             left = tuple(each for each in convention.offer[axis] if each != value)
             convention.offer = convention.offer | {axis: left}
             convention.reasons[axis, value] = reason

@@ -49,6 +49,10 @@ _WITH_HEADS = re.compile(
     rf"|{_tuple_of('[^,()]+', '[^,()]+', HEADS, '[^,()]+')}",
     re.IGNORECASE,
 )
+# What a length is documented to be a multiple of; a width is one of the heads' number anyway.
+_MULTIPLES = re.compile(
+    r"\b(lengths?|[LSTN]|seq\w*|tokens?|rows|queries|keys)\b[^.\n]{0,40}\b(multiples? of|divisib)"
+)
 SAMPLES_FIRST = "its documentation says that samples come first: no other order of axes was tried."
 
 
@@ -80,6 +84,12 @@ def documents_heads(subject: Any) -> bool:
     text = _documentation(subject)
     rows = _SAMPLES_FIRST.search(text) or _ROWS_FIRST.search(text)
     return bool(_WITH_HEADS.search(text)) and not rows
+
+
+def documents_multiples(subject: Any) -> bool:
+    """Return whether a class or function, or its module, documents lengths as multiples."""
+    module = getattr(inspect.getmodule(subject), "__doc__", None)
+    return bool(_MULTIPLES.search(f"{module or ''}\n{_documentation(subject)}"))
 
 
 def _documentation(subject: Any) -> str:

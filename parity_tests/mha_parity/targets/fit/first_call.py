@@ -45,7 +45,7 @@ def make_parameters(layer: Any, sizes: LayerSizes) -> None:
         extents = {"N": N, "H": sizes.heads, "L": L, "S": L}
         values: dict[str, Any] = {name: rows for name, _ in roles.inputs}
         values |= {name: roles.hiding_nothing(extents, np.float32) for name in roles.none}
-        values |= {**dict.fromkeys(roles.lengths, L), **dict.fromkeys(roles.ones, 1)}
+        values |= roles.of_lengths(L, L)
         values |= roles.sized(sizes)
         values |= modes_of(named, training=False)
         try:

@@ -37,6 +37,7 @@ LAYOUTS = {
     ("batch_first", "channels"): "(N, E, L)",
     ("batch_first", "first_row"): FIRST_ROW,
     ("sequence_first", "rows_of_heads"): "(L, N, H, D)",
+    ("unbatched", "rows_of_heads"): "(L, H, D)",
 }
 # Of heads, only where nothing projects: which axes of (N, L, H, D) change their places.
 SWAPPED = {"heads": (1, 2), "rows_of_heads": (1, 1), "channels_of_heads": (1, 3)}

@@ -278,7 +278,7 @@ def built_remarks(
     if asked := {} if made is None else {n: m for n, m in made.asked.items() if n not in switches}:
         yield f"built with a configuration of {'; '.join(_configured(asked))}."
     named = () if made is None else parameters.of_callable(kind)
-    if windows := sorted(whole_windows(named)):
+    if windows := sorted((*whole_windows(named), *how.roles.windows)):
         yield WINDOWS.format(" and ".join(f"`{name}`" for name in windows))
     if made is not None and made.longer_by is not None:
         more = f" less {made.longer_by}" if made.longer_by else ""

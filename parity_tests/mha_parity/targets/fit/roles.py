@@ -12,10 +12,10 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads
+from mha_parity.targets.fit.argument_meanings import WINDOW, meanings, size_of_heads, whole_windows
 from mha_parity.targets.fit.configurations import RecordingConfig
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
-from mha_parity.targets.fit.map_sizes import map_sizes
+from mha_parity.targets.fit.map_sizes import is_annotated, is_length, map_sizes
 from mha_parity.targets.fit.weight_arguments import (
     in_dictionary,
     in_order,
@@ -56,7 +56,7 @@ MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried af
 class ParameterAssignment:
     """Values that the parameters of a call get: inputs, weights, the number of heads, sizes, None.
 
-    ``lengths`` get that of the queries, and ``ones`` 1: they are a height and a width.
+    ``lengths`` get that of the queries, or a window all keys, and ``ones`` 1, as a map's width.
     ``always`` are masks that default to None, which no call may be without.
     ``packed`` is the parameter that gets several of the inputs, if one does.
     """
@@ -105,6 +105,17 @@ class ParameterAssignment:
     def hiding_nothing(self, sizes: dict[str, int], dtype: Any) -> Array | None:
         """Return what each parameter in ``none`` gets; ``sizes`` are N, H, L and S."""
         return filler_mask(self.filler, sizes, dtype)
+
+    def of_lengths(self, queries: int, keys: int) -> dict[str, int]:
+        """Return what the parameters in ``lengths`` and ``ones`` get."""
+        most = max(queries, keys)
+        given = {name: most if WINDOW.search(name.lower()) else queries for name in self.lengths}
+        return {**given, **dict.fromkeys(self.ones, 1)}
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The parameters of a call that get a window as long as the sequence."""
+        return tuple(name for name in self.lengths if WINDOW.search(name.lower()))
 
     @property
     def kv_heads(self) -> tuple[str, ...]:
@@ -198,7 +209,7 @@ def of_layer(
         return
     taken = {name for name, _ in found}
     left = [p for p in named if p.default is p.empty and p.name not in taken]
-    lengths = tuple(p.name for p in left if _is_length(p))
+    lengths = tuple(p.name for p in left if is_length(p))
     none = tuple(p.name for p in left if p.name not in lengths)
     sized = ParameterAssignment(
         found,
@@ -262,12 +273,6 @@ def _with_given(
         yield replace(roles, sizes=(*roles.sizes, *given))
 
 
-def is_annotated(parameter: inspect.Parameter, kind: type) -> bool:
-    """Return whether a parameter is annotated with a type; other annotations may be anything."""
-    said = parameter.annotation
-    return said is kind or (isinstance(said, str) and said == kind.__name__)
-
-
 def counts_rows_before(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is the number of rows before those of a call, as decoding has."""
     whole = is_annotated(parameter, int) or type(parameter.default) is int
@@ -281,11 +286,6 @@ def is_random_source(name: str) -> bool:
 
 
 _INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})
-
-
-def _is_length(parameter: inspect.Parameter) -> bool:
-    wants = is_annotated(parameter, int)
-    return wants or bool(re.search(r"(seq|sequence).*len(gth)?$", parameter.name.lower()))
 
 
 def function_roles(
@@ -326,7 +326,8 @@ def _of_others(
     weighed = [p for p in required if weight_parts(p.name) and p not in sized]
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
-    sequences = [p for p in rest if p not in other]
+    windows = whole_windows(rest)
+    sequences = [p for p in rest if p not in other and p.name not in windows]
     optional = [p for p in named if p.default is None and not is_no_input(p)]
     found = infer_inputs([*sequences, *optional])
     if not found:
@@ -354,7 +355,9 @@ def _of_others(
     chosen = [tuple(size for size in sizes if size[1]) for sizes in product(*each)]
     for filler in FILLERS if none else FILLERS[:1]:
         for given, sizes in product(weight_readings([p.name for p in weighed]), chosen):
-            yield ParameterAssignment(found, given, heads, none, filler, sizes=sizes)
+            yield ParameterAssignment(
+                found, given, heads, none, filler, sizes=sizes, lengths=tuple(sorted(windows))
+            )
 
 
 # What a function may want the scale by.

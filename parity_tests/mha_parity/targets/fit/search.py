@@ -50,7 +50,7 @@ TRIALS_RAISED = 100  # of one way to build it
 # What torch's functions say of an array of NumPy, and what all say of None.
 FOREIGN_ARRAY = re.compile(r"tensor.*numpy\.ndarray|numpy\.ndarray.*tensor", re.IGNORECASE)
 NOTHING = "NoneType"
-TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
+TRIALS = 1300  # of interpretations: every function has fewer, and no load of the machine counts
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ def unread_parameters(layer: Any, sizes: LayerSizes) -> frozenset[str]:
         for name in roles.none:
             mask = roles.hiding_nothing(extents, np.float32)
             values[name] = None if mask is None else torch.as_tensor(mask)
-        values |= {**dict.fromkeys(roles.lengths, L), **dict.fromkeys(roles.ones, 1)}
+        values |= roles.of_lengths(L, L)
         values |= roles.sized(sizes)
         values |= modes_of(named, training=False)
         with suppress(CandidateError), target_errors():

@@ -73,9 +73,12 @@ _CLAUSE = re.compile(
     r"[;,]\s|[\uff0c\uff1b\u3001\u3002]|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s"
 )
 # The first line of what is said of a parameter: a bullet, its name, its type; or a row of a table.
+# Other parameters of which the same is said may stand before or behind it.
+_OTHER = r"[`*]*\w+[`*]*(?:\s*\([^()\n]*\))?"
 _ENTRY = (
-    r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*"
-    r"(?:\s*(?P<type>\((?:[^()\n]|\([^()\n]*\))*\))?\s*[:=]|[ \t]{{2,}}(?=\S)|[ \t](?=bool|float))"
+    rf"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?(?:{_OTHER},\s)*[`*]*{{name}}[`*]*"
+    rf"(?:\s*(?P<type>\((?:[^()\n]|\([^()\n]*\))*\))?(?:,\s{_OTHER})*\s*[:=]"
+    r"|[ \t]{{2,}}(?=\S)|[ \t](?=bool|float))"
 )
 # One within a line, behind what is said of another: up to the end of its sentence, or the next one.
 _ENTRY_IN_LINE = (

@@ -32,6 +32,8 @@ _KEEPS = re.compile(r"(keep|visible|allow(ed)?)(_mask)?|(may|can)_(attend|see)")
 _HIDES = re.compile(
     r"(hide|blocked|ignored?|dropped|forbidden|masked_out)(_mask)?|drop_(pairs|keys)"
 )
+# Names by which a True may be padding; one clause of documentation settles it.
+_PADS = re.compile(r"(^|_)pad(ded|ding)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,9 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
 def by_documentation(convention: Convention, name: str) -> MaskRequirement | None:
     """Return what a target documents of a mask, where its name does not say the same."""
     named = by_name(convention, name)
-    clauses = 2 if named.hides is None else 1
+    first = next((each.name for each in convention.call_parameters), "")
+    pads = _PADS.search(name.lower()) and not name.startswith(f"{first}_")  # else of queries
+    clauses = 1 if named.hides is not None or pads else 2
     said = documented_hides(convention.subject, convention.entry(), name, clauses=clauses)
     if said is None or said == named.hides:
         return None

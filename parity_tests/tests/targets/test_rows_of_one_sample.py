@@ -1,0 +1,76 @@
+"""Rows of one sample with an axis of heads, required ids and windows, slices, and two paddings."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("rows_of_one_sample.py", cases=80)
+
+
+@pytest.mark.parametrize(
+    ("name", "untried"),
+    [("one_sample", ""), ("documents", "doc_ids"), ("windowed", "window")],
+)
+def test_right_ones_of_one_sample_pass(name: str, untried: str) -> None:
+    """(L, H, D) is found; ids get one number, a window the length: both are said to be untried."""
+    verdict = judged(name)
+    assert Outcome.PASS is verdict.outcome, verdict
+    assert any("called with no projection weights; (L, H, D)" in note for note in verdict.notes)
+    assert bool(untried) == (f"parameters not tried: {untried}" in verdict.sentence)
+
+
+@pytest.mark.parametrize(
+    ("name", "bug"),
+    [
+        ("one_sample_by_heads", "scale-num-heads"),
+        ("documents_unscaled", "scale-none"),
+        ("windowed_loosely", "causal-loose"),
+    ],
+)
+def test_wrong_ones_of_one_sample_are_named(name: str, bug: str) -> None:
+    """Whatever else they take, the mistake is that of the catalogue."""
+    verdict = judged(name, diagnose=True)
+    assert Outcome.FAIL is verdict.outcome, verdict
+    assert [bug] == [each.bug for each in verdict.diagnosis], verdict.diagnosis
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "offered"),
+    [
+        ("Sliced", Outcome.FAIL, True),
+        ("SlicedRight", Outcome.PASS, True),
+        ("SlicedAsDocumented", Outcome.PASS, False),
+        ("SlicedRefusing", Outcome.PASS, False),
+        ("Bounded", Outcome.PASS, False),
+    ],
+)
+def test_lengths_are_asked_between_those_that_are_answered(
+    name: str, outcome: Outcome, *, offered: bool
+) -> None:
+    """A limit, a refusal and documented multiples leave them out; a mistake does not."""
+    verdict = judged(name, cases=120)
+    assert outcome is verdict.outcome, verdict
+    (status,) = (r.status for r in verdict.features if (r.axis, r.value) == ("size", "medium"))
+    assert offered is (status != "not offered")
+
+
+def test_a_length_that_raises_by_mistake_is_said_with_its_rule() -> None:
+    """The rule has the size of the slices."""
+    (found,) = judged("Sliced", cases=120, diagnose=True).diagnosis
+    assert "wherever L > 64 and L % 64 != 0" in found.title
+
+
+def test_a_padding_of_keys_beside_one_of_queries_is_judged() -> None:
+    """That of keys is passed; that of queries, which torch's layer lacks, leaves the run open."""
+    verdict = judged("TwoPads")
+    assert Outcome.INCONCLUSIVE is verdict.outcome, verdict
+    assert "`x_pad`" in verdict.sentence
+    assert any("`ctx_pad`: True hides" in note for note in verdict.notes)
+
+
+def test_an_inverted_padding_of_keys_fails() -> None:
+    """Its documentation says that padded keys are hidden."""
+    assert Outcome.FAIL is judged("TwoPadsInverted").outcome
