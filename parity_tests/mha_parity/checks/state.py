@@ -42,6 +42,7 @@ ANSWER_KEPT = "it is the answer to that call"
 BY_IDENTITY = "written into the arrays of the call before"
 FIRST_SHORTER = "the first of the two was shorter"
 FIRST_LONGER = "the first of the two was longer"
+LENGTH_KEPT = "something of the length of that call is kept, whatever its values are (as a mask is)"
 VALUES_KEPT = "something of the values of that call is kept"
 WIDTH_KEPT = "something of the head width of that call is kept"
 COUNTED = "equal calls of one object"
@@ -234,9 +235,14 @@ def _cause(sequence: CallSequence, earlier: Step, step: Step, answer: Answer | N
             if expected is not None and not differs(_last_rows(expected, answer), answer):
                 return clause
     keys = earlier.problem.case.keys, step.problem.case.keys
-    if keys[0] != keys[1] and not _depends_on_values(sequence, step):
-        return FIRST_SHORTER if keys[0] < keys[1] else FIRST_LONGER
-    return VALUES_KEPT
+    if keys[0] == keys[1] or _depends_on_values(sequence, step):
+        return VALUES_KEPT
+    if keys[0] < keys[1]:
+        return FIRST_SHORTER
+    halved = earlier._replace(problem=altered.scaled_rows(earlier.problem, 0.5))
+    then = _after(sequence, (halved,), step).answer
+    alike = answer is not None and then is not None and not differs(answer, then)
+    return LENGTH_KEPT if alike else FIRST_LONGER
 
 
 def _last_rows(expected: Answer, answer: Answer) -> Answer:

@@ -70,6 +70,22 @@ class KeepsLength(MultiheadAttention):
     __call__ = forward  # type: ignore[assignment]  # narrower than the base
 
 
+class KeepsLongest(MultiheadAttention):
+    """Scale by the square root of the present length over the longest ever seen."""
+
+    def forward(  # type: ignore[override]  # the other parameters are passed on
+        self, query: np.ndarray, key: np.ndarray, value: np.ndarray, **options: Any
+    ) -> Any:
+        """Return the output scaled by what an earlier, longer call left."""
+        axis = 0 if query.ndim == 2 or not self.batch_first else 1
+        self.longest = max(getattr(self, "longest", 1), key.shape[axis])
+        output, weights = super().forward(query, key, value, **options)
+        factor = np.sqrt(key.shape[axis] / self.longest)
+        return output * output.dtype.type(factor), weights
+
+    __call__ = forward  # type: ignore[assignment]  # narrower than the base
+
+
 class KeepsMasks(MultiheadAttention):
     """Keep the masks of the first call of each size."""
 
@@ -249,11 +265,12 @@ def found(target: object, check_name: str) -> list[str]:
     ]
 
 
-@pytest.mark.repeats(5)
+@pytest.mark.repeats(6)
 @pytest.mark.parametrize(
     ("target", "name", "sentence"),
     [(KeepsKeys, "statelessness", "before: the first of the two was longer"),
      (KeepsLength, "statelessness", "before: the first of the two was shorter"),
+     (KeepsLongest, "statelessness", "before: something of the length of that call is kept"),
      (KeepsMasks, "statelessness", "before: it is right with the masks of that call"),
      (KeepsOneMask, "statelessness", "before: it is right with the masks of that call"),
      (KeepsLengths, "statelessness", "before: it is right with the masks of that call"),

@@ -83,6 +83,7 @@ def test_the_sizes_that_make_a_call_fail_are_found(caller: Callable[..., Caller]
         ("S is odd", lambda s: s % 2 == 1),
         ("S % 16 != 0", lambda s: s % 16 != 0),
         ("S > 64 and S % 64 != 0", lambda s: s > 64 and s % 64 != 0),
+        ("S > 1 and S % 64 = 1", lambda s: s > 1 and s % 64 == 1),
         ("S is no power of two", lambda s: s & (s - 1) != 0),
         ("S != L = 6", lambda s: s != 6),
         ("S != 64", lambda s: s != 64),

@@ -67,6 +67,7 @@ def _size_rules(
         yield f"{letter} % {m} = 0", rest == 0
         if m > 2:
             yield f"{letter} % {m} = 1", rest == 1
+            yield f"{letter} > 1 and {letter} % {m} = 1", (rest == 1) & (values > 1)
         for t in sorted({m, int(below)}):
             yield f"{letter} > {t} and {name}", (values > t) & (rest != 0)
         yield f"{letter} % {m} > {m // 2} or = 0", (rest > m // 2) | (rest == 0)

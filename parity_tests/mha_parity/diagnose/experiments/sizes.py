@@ -23,7 +23,7 @@ VALUES = {"queries": LONG, "keys": LONG, "head_dim": WIDTHS, "heads_count": FEW,
 MOSTLY = 0.8  # of the values beyond a threshold that are wrong: the rest is a matter of values
 COARSE = {
     "queries": (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 18, 20, 24, 31, 32, 33, 34, 40, 48, 63,
-                64, 65, 66, 72, 96, 128, 129, 130, 192, 257),
+                64, 65, 66, 67, 72, 96, 97, 128, 129, 130, 192, 257),
     "head_dim": (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 32, 33, 64, 65),
     "heads_count": (1, 2, 3, 4, 5, 6, 8, 9),
     "batch": (1, 2, 3, 4, 5),
