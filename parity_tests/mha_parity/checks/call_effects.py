@@ -27,6 +27,7 @@ from mha_parity.core.global_state import GlobalState
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.calls import Call, as_they_stand
 from mha_parity.targets.dropped_results import dropped_results
+from mha_parity.targets.masks.documented_rows import documents_zero_rows
 from mha_parity.targets.own_backward import own_backward
 from mha_parity.targets.stand_ins import imported_in_name
 
@@ -100,6 +101,7 @@ class MonitoredCandidate:
             own_backward=own_backward(bound.subject),
             dropped=dropped_results(bound.subject),
             not_installed=imported_in_name(bound.subject),
+            zero_rows=documents_zero_rows(bound.subject),
         )
         self._forbid = tuple(forbid)
         self._last: Case | None = None

@@ -67,10 +67,10 @@ def replay(
     """
     case = _parsed(text, target)
     case = case.replace(gradients="yes") if options.grad else case
-    settings = settings_of(options)
     with using_record(record_of(options)), opened as candidate:
         require_offered(case, candidate.offer, target)
         require_solvable(case, candidate.facts.own_weights)
+        settings = settings_of(options, candidate.facts)
         calls: list[str] = []
         if (describe := getattr(candidate, "describe_calls", None)) is not None:
             describe(calls.append)

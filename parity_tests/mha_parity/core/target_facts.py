@@ -23,8 +23,8 @@ class TargetFacts:
     in. ``own_weights`` are those that it is judged with over all else. ``own_backward`` says what
     of it has a backward pass of its own, ``dropped`` which call of its code has no effect,
     ``not_installed`` which libraries it imports that are missing, ``compiles`` whether its library
-    compiles each operation for each size, and ``wider_input`` whether its input is twice as wide as
-    its one head.
+    compiles each operation for each size, ``wider_input`` whether its input is twice as wide as its
+    one head, and ``zero_rows`` whether its documentation promises 0 in rows that see no key.
     """
 
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -36,6 +36,7 @@ class TargetFacts:
     not_installed: tuple[str, ...] = ()
     compiles: bool = False
     wider_input: bool = False
+    zero_rows: bool = False
 
 
 NO_FACTS = TargetFacts()

@@ -46,6 +46,7 @@ INCONCLUSIVE_SHARE = 0.1  # of the reference's scale: a rounding error so large 
 class JudgeSettings:
     """The settings of a judge: k, two demands beyond a right answer, and the orders it measures.
 
+    ``promised``: the target documents that masked rows are 0, which says nothing of no key at all.
     ``brief``: where an error is beyond what any order could allow, none is measured, and the bound
     is said to be allowed: the severity is the same, and the place that of the largest share of it.
     ``bounds``: note the rounding-error bound of each output, for a plot.
@@ -54,6 +55,7 @@ class JudgeSettings:
     k: float = K
     max_times_torch: float | None = None
     fully_masked: Policy | None = None
+    promised: bool = False
     orders: tuple[EvalOrder, ...] = EVAL_ORDERS
     brief: bool = False
     bounds: bool = False
@@ -203,7 +205,7 @@ class OutputJudge:
 
     def _without_keys(self, check: str) -> list[CheckResult]:
         """Name NaN where there is no key at all, as in rows whose mask hides every key."""
-        fails = self.settings.fully_masked == "zero"
+        fails = self.settings.fully_masked == "zero" and not self.settings.promised
         sentence = f"{check}: {WITHOUT_KEYS} are nan{', but should be zero' if fails else ''}."
         named = self._check_result(
             MASKED_ROWS, Severity.WRONG if fails else Severity.MATCH, detail=sentence

@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
     from mha_parity.core.pictures import WeightsPicture
+    from mha_parity.core.target_facts import TargetFacts
     from mha_parity.run.case_run import CaseResult
     from mha_parity.run.repro import Repro
 
 
-def settings_of(options: Options) -> JudgeSettings:
-    """Return what the judge needs to know of the options."""
+def settings_of(options: Options, facts: TargetFacts) -> JudgeSettings:
+    """Return what the judge needs to know of the options, and of what the target documents."""
+    promised = facts.zero_rows and options.fully_masked is None
     return JudgeSettings(
-        fully_masked=options.fully_masked,
+        fully_masked="zero" if promised else options.fully_masked,
+        promised=promised,
         max_times_torch=options.max_times_torch,
         bounds=options.draw,
     )
@@ -75,7 +78,7 @@ def build_verdict(
     failing = [result for result in case_results if result.fails]
     run_fails = any(each.severity.fails for each in over_run)
     most = options.max_times_torch
-    asked, settings = narrowed_candidate(candidate, offer, options), settings_of(options)
+    asked, settings = narrowed_candidate(candidate, offer, options), settings_of(options, facts)
     failures = failures_of(asked, failing, over_run, settings, repro, shrink=options.shrink)
     diagnosis, lost = diagnosed_or_reason(
         asked, failing, settings, over_run, [each.case for each in failures],

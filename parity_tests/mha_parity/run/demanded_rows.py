@@ -19,6 +19,7 @@ FOUND = re.compile(r"are (\w+)(?: nan, zero nor uniform)?, but")
 WORDS = {
     "nan": "NaN", "zero": "zero", "uniform": "the mean of the values", "neither": "none of these",
 }  # fmt: skip
+OPTION, PROMISED = "--fully-masked asks for", "the target's documentation promises"
 REMEDIES: dict[Policy, str] = {
     "nan": "fill masked scores with -inf before the softmax, and replace no NaN behind it",
     "zero": "set the weights of rows whose mask hides every key to 0 behind the softmax",
@@ -32,8 +33,13 @@ def fails_by_rows_alone(result: CaseResult) -> bool:
     return checks == {MASKED_ROWS}
 
 
-def by_demand(failing: Sequence[CaseResult], wanted: Policy | None) -> tuple[Diagnosis, ...]:
-    """Return what the rows are in these cases and what was asked for; nothing without cases."""
+def by_demand(
+    failing: Sequence[CaseResult], wanted: Policy | None, *, promised: bool = False
+) -> tuple[Diagnosis, ...]:
+    """Return what the rows are in these cases and what was asked for; nothing without cases.
+
+    ``promised``: the target's documentation asks for it, and no option.
+    """
     if not failing or wanted is None:
         return ()
     results = [each for case_result in failing for each in case_result.check_results]
@@ -44,8 +50,8 @@ def by_demand(failing: Sequence[CaseResult], wanted: Policy | None) -> tuple[Dia
     return (
         Diagnosis(
             bug=None,
-            title=f"rows that see no key are {rows} in {cases}, and --fully-masked asks for "
-            f"{WORDS[wanted]}",
+            title=f"rows that see no key are {rows} in {cases}, and "
+            f"{PROMISED if promised else OPTION} {WORDS[wanted]}",
             remedy=REMEDIES[wanted],
             evidence=f"the check: {MASKED_ROWS}",
         ),

@@ -92,7 +92,7 @@ def _diagnosed(
 ) -> tuple[Diagnosis, ...]:
     rows = [each for each in failing if fails_by_rows_alone(each)]
     failing = [each for each in failing if not fails_by_rows_alone(each)]
-    demanded = by_demand(rows, settings.fully_masked)
+    demanded = by_demand(rows, settings.fully_masked, promised=settings.promised)
     if rows and not failing:
         return demanded
     narrower = [each for each in failing if asks_torch() and answer_dtype.is_narrower(each)]

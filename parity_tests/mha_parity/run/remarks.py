@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
+    from mha_parity.core.target_facts import TargetFacts
     from mha_parity.run.case_run import CaseResult
 
 SERVED = 4  # cases of either kind that a border between S = L and S unlike L, or dtypes, rests on
 OFTEN = 0.5  # of the cases of S unlike L fail, at least: else something else decides
+ZERO_ROWS = (
+    "its documentation promises 0 in rows that see no key: judged so, unless --fully-masked says "
+    "otherwise."
+)
 REST = "judge the rest with --features inputs=self"
 
 
@@ -38,9 +43,16 @@ def not_served_remarks(
         answer_dtype.remark(facts.answer_dtypes, options),
         not_cross(facts.reasons, offer),
         fails_cross(case_results),
+        zero_rows(facts, options, offer),
         fails_in_one_dtype(case_results),
     )
     return tuple(filter(None, found))
+
+
+def zero_rows(facts: TargetFacts, options: Options, offer: Offer) -> str:
+    """Return that rows that see no key were judged as documented; "" where they were not."""
+    asked = facts.zero_rows and options.fully_masked is None and "some" in offer["masked_rows"]
+    return ZERO_ROWS if asked else ""
 
 
 def not_installed(library: str) -> str:

@@ -97,7 +97,8 @@ def _with_arrays(
 ) -> list[CaseResult]:
     """Return the results with the arrays of those failures that a run in one piece keeps."""
     kept = list(kept_places(results))
-    again = run_cases(candidate, [results[place].case for place in kept], settings_of(options))
+    settings = settings_of(options, candidate.facts)
+    again = run_cases(candidate, [results[place].case for place in kept], settings)
     for place, case_result in zip(kept, again, strict=True):
         results[place] = replace(
             results[place],

@@ -21,6 +21,7 @@ import pytest
 import mha_parity
 from mha_parity.__main__ import main
 from mha_parity.core.options import Options
+from mha_parity.core.target_facts import NO_FACTS
 from mha_parity.core.verdict import Outcome
 from mha_parity.run import cluster, executors
 from mha_parity.run.build_verdict import settings_of
@@ -131,7 +132,12 @@ def test_a_target_that_a_worker_cannot_open_is_refused() -> None:
     with opened(f"{SUBJECTS}/projected.py:f", options) as candidate:
         cases = cases_for(candidate, candidate.offer, options)
         chunks = run_chunks_on(
-            _Here(), f"{SUBJECTS}/no_such.py:f", options, cases, settings_of(options), print
+            _Here(),
+            f"{SUBJECTS}/no_such.py:f",
+            options,
+            cases,
+            settings_of(options, NO_FACTS),
+            print,
         )
         with pytest.raises(ValueError, match=r"no_such\.py"):
             next(chunks)
@@ -155,8 +161,9 @@ class _Here(Executor):
 
 def _chunks(executor: Executor, cases: int) -> Iterator[ChunkResult]:
     """Yield the chunks of a run whose cases no target is asked."""
+    settings = settings_of(Options(), NO_FACTS)
     return run_chunks_on(
-        executor, "a.py:f", Options(), [None] * cases, settings_of(Options()), lambda _: None  # type: ignore[list-item]  # none is read
+        executor, "a.py:f", Options(), [None] * cases, settings, lambda _: None  # type: ignore[list-item]  # none is read
     )  # fmt: skip
 
 

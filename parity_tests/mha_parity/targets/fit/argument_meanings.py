@@ -55,7 +55,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^(max|maximum)_?batch(_?size)?$|^batch(_?size)?_?max$", ("most_samples",)),
     (r"^((n|num)_?)?batch(_?size)?$|^(n_)?bsz?$", ("samples", "width")),
     (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
-    (r"(kv|key_value|group|k_v).*head|(kv|query)_groups|num_groups|n_groups|n_?kv|kv_h", ("kv_heads",)),
+    (r"(kv|key_value|group|k_v).*head|(kv|query|num|^n)_groups|n_?kv|kv_h", ("kv_heads",)),
     (r"head|^n?h$|^nh(?!id)|^(n|num)_?q$", ("heads",)),
     (r"^n$", ("width", "heads")),
     (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),

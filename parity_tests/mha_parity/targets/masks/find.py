@@ -15,6 +15,7 @@ from mha_parity.targets.masks.documented import (
     with_documented_integers,
     without_floats,
 )
+from mha_parity.targets.masks.documented_rows import documents_zero_rows
 from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
 from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
@@ -329,7 +330,8 @@ def _ask_masked_rows(convention: Convention) -> None:
         return
     rows = shown_weights[:, :, 1] if masked == "attn" else shown_weights[0]
     zero_or_nan = not np.nan_to_num(rows).any()
-    if zero_or_nan or np.allclose(rows, 1 / problem.case.keys, atol=1e-3):
+    uniform = np.allclose(rows, 1 / problem.case.keys, atol=1e-3)
+    if zero_or_nan or uniform or documents_zero_rows(convention.subject):
         convention.offer = offer | {"masked_rows": ("none", "some")}
     else:
         convention.reasons["masked_rows", "some"] = "such rows attend as if some keys were visible"

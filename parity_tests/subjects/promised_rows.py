@@ -1,0 +1,71 @@
+"""Functions and a layer that document what rows come to that see no key."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+
+def attend(q, k, v, keep, fill, cleared):
+    """Return the heads, (N, H, L, D), with hidden scores filled, and rows cleared or not."""
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    weights = torch.as_tensor(np.where(keep, scores, fill)).softmax(-1).numpy()
+    weights = weights.astype(q.dtype)
+    return np.where(keep.any(-1, keepdims=True), weights, 0) @ v if cleared else weights @ v
+
+
+def kept(q, k, keep):
+    """Return a mask (N, H, L, S)."""
+    shape = (*q.shape[:-1], k.shape[-2])
+    return np.broadcast_to(True if keep is None else keep, shape)
+
+
+def zero(q, k, v, keep=None):
+    """Right: (N, H, L, D), keep (L, S) bool. A row of ``keep`` with no True gives a zero row."""
+    return attend(q, k, v, kept(q, k, keep), -1e30, True)
+
+
+def uniform(q, k, v, keep=None):
+    """Wrong: (N, H, L, D), keep (L, S) bool. A row of ``keep`` with no True gives a zero row."""
+    return attend(q, k, v, kept(q, k, keep), -1e30, False)
+
+
+def uniform_as_said(q, k, v, keep=None):
+    """Right: (N, H, L, D), keep (L, S) bool. A row with no True is not zero, but a mean."""
+    return attend(q, k, v, kept(q, k, keep), -1e30, False)
+
+
+def nan_where_unsaid(q, k, v, keep=None):
+    """Right: (N, H, L, D), keep (L, S) bool. Scores of hidden keys are filled; 0 keys raise."""
+    return attend(q, k, v, kept(q, k, keep), -np.inf, False)
+
+
+class Layer(nn.Module):
+    """Right: rows (N, L, E). Fully masked queries come to zeros before the last projection."""
+
+    cleared = True
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x, key_padding_mask=None):
+        """Return (N, L, E); True hides."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        if key_padding_mask is not None:
+            hidden = key_padding_mask[:, None, None].expand(scores.shape)
+            scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(-1)
+        if key_padding_mask is not None and self.cleared:
+            weights = weights.masked_fill(hidden, 0)
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+
+
+class LayerOfMeans(Layer):
+    """Wrong: rows (N, L, E). Fully masked queries come to zeros before the last projection."""
+
+    cleared = False

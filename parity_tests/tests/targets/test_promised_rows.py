@@ -1,0 +1,66 @@
+"""What the documentation promises of rows that see no key is demanded, and said."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.masks.documented_rows import documents_zero_rows
+from subject_checks import checks_of
+
+judged = checks_of("promised_rows.py", cases=200, dtypes=("float64", "float32"))
+PROMISED = "its documentation promises 0 in rows that see no key"
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "promised"),
+    [
+        ("zero", Outcome.PASS, True),
+        ("uniform", Outcome.FAIL, True),
+        ("uniform_as_said", Outcome.PASS, False),
+        ("nan_where_unsaid", Outcome.PASS, False),
+        ("Layer", Outcome.PASS, True),
+        ("LayerOfMeans", Outcome.FAIL, True),
+    ],
+)
+def test_promised_zeros_are_demanded(name: str, outcome: Outcome, *, promised: bool) -> None:
+    """Zeros that are promised fail where they are a mean; what is promised otherwise does not."""
+    verdict = judged(name)
+    assert outcome is verdict.outcome, verdict
+    assert promised == any(note.startswith(PROMISED) for note in verdict.notes)
+
+
+def test_what_is_promised_is_the_diagnosis() -> None:
+    """The sentence says what the rows are, and what was promised."""
+    (found,) = judged("uniform", diagnose=True).diagnosis
+    assert "rows that see no key are the mean of the values" in found.title
+    assert "the target's documentation promises zero" in found.title
+
+
+def test_an_option_is_stronger_than_the_documentation() -> None:
+    """Asked for means, the rows of zeros fail, and those of means pass."""
+    assert Outcome.FAIL is judged("zero", fully_masked="uniform").outcome
+    assert Outcome.PASS is judged("uniform", fully_masked="uniform").outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "promised"),
+    [
+        ("A query left with no key returns zeros.", True),
+        ("Rows without any visible key are zero in the output.", True),
+        ("head outputs are zero for queries whose whole context is padding", True),
+        ("Fully masked rows come to 0.", True),
+        ("Fully masked rows are not zero.", False),
+        ("Fully masked rows are NaN, where 0 is expected.", False),
+        ("A row may have no key. Biases are zero.", False),
+        ("No key is dropped; 0 = masked.", False),
+        ("The weights of fully masked rows are zero.", False),
+    ],
+)
+def test_a_promise_is_one_sentence_that_denies_nothing(text: str, *, promised: bool) -> None:
+    """Both in one sentence, of the output, without a word of denial."""
+
+    def target() -> None: ...
+
+    target.__doc__ = text
+    assert promised is documents_zero_rows(target)
