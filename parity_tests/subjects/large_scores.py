@@ -109,3 +109,9 @@ class CausalRaised(CausalDropped):
 
     def behind(self, weights):
         return torch.where(weights > 0, weights.clamp(min=1e-9), weights)
+
+
+class DroppedBesideLargest(Layer):
+    def behind(self, weights):
+        kept = torch.where(weights < 1e-3 * weights.amax(-1, keepdim=True), 0, weights)
+        return kept / kept.sum(-1, keepdim=True)

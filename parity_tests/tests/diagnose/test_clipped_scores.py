@@ -10,6 +10,7 @@ from mha_parity.diagnose.experiments.examination import cause_findings, run_expe
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import load_subject
 
+AGAIN_IS = ", and each row is divided by its sum again"
 AGAIN = ", and each row divided by its sum again"
 
 
@@ -53,6 +54,10 @@ def test_an_overflow_of_exp_is_no_clip() -> None:
         (
             "CausalDropped",
             "weights below 0.0001 are set to 0, and each row is divided by its sum again",
+        ),
+        (
+            "DroppedBesideLargest",
+            "weights below 0.001 of the largest of their row are set to 0" + AGAIN_IS,
         ),
         ("CausalRaised", "weights below 1e-09 are raised to it"),
         ("AddedToWeights", "1e-09 is added to each weight, behind the softmax"),
