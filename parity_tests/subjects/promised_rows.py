@@ -69,3 +69,24 @@ class LayerOfMeans(Layer):
     """Wrong: rows (N, L, E). Fully masked queries come to zeros before the last projection."""
 
     cleared = False
+
+
+class LayerOfZeros(Layer):
+    """Right: rows (N, L, E). Fully masked queries come out as zeros, behind the last projection."""
+
+    def forward(self, x, key_padding_mask=None):
+        """Return (N, L, E); True hides."""
+        output = super().forward(x, key_padding_mask)
+        if key_padding_mask is None:
+            return output
+        return output.masked_fill(key_padding_mask.all(-1)[:, None, None], 0)
+
+
+def uniform_weights(q, k, v, keep=None):
+    """Right: (N, H, L, D), keep (L, S) bool. The output of rows that see no key is 0.
+
+    Returns the output and the weights.
+    """
+    seen = kept(q, k, keep)
+    identity = np.broadcast_to(np.eye(k.shape[-2], dtype=q.dtype), (*k.shape[:-1], k.shape[-2]))
+    return attend(q, k, v, seen, -1e30, True), attend(q, k, identity, seen, -1e30, False)

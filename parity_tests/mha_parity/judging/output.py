@@ -197,6 +197,9 @@ class OutputJudge:
             return []
         wanted = self.settings.fully_masked
         fails = wanted is not None and wanted not in policies
+        if fails and self.settings.promised:  # of the output, before or behind its projection
+            rows = found[nonfinite.masked_row_elements(self.problem, judged)]
+            fails = check == "output" and bool(np.any(rows != 0))
         but = f", but should be {wanted}" if fails else ""
         what = nonfinite.WORDS[policies[0]] if len(policies) == 1 else nonfinite.SEVERAL
         sentence = f"{check}: rows that see no key are {what}{but}."

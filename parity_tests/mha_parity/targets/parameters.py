@@ -40,7 +40,6 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
 # Of the parameters of a call alone, before all others.
 _OF_CALL: tuple[tuple[Role, str], ...] = (
     (Role.LENGTHS, r"^(?!max).*(valid|(lens?|lengths?)(_[qk]v?)?$)"),
-    (Role.MASK, r"^(?!.*(len|size|idx|id|token|value)).*_pad(ded)?$"),
     (Role.SCORE_BIAS, r"^bias(es)?$"),
     (Role.SCALE, r"^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"),
 )
@@ -53,6 +52,11 @@ _SIZE = re.compile(r"len|size|dim|width|n_embd|channels|features|num|max|^n_|blo
 _A_SWITCH = re.compile(r"^(use_|with_)?mask(ed|ing)?$")
 # Masks of calls that are None by default; as a number `keep` is a rate of dropout.
 _MARKS = re.compile(r"keep|visible|allowed|blocked|dropped|drop_(pairs|keys)")
+# What is padding by its name, and no number or switch of it: `ctx_pad`, and not `left_pad`.
+_PADS = re.compile(
+    r"(?!(n|num|max|min|left|right|to|do|use|is|zero|auto|kernel|with|no)_)(?!.*(len|size|value))"
+    r"[a-z]\w*_pad"
+)
 # What a switch decides of another mask: which of its arrays it hides.
 _OF_A_MASK = re.compile(r"(^|_)(kv|keys?|quer(y|ies)|values?|pad(ding|ded)?|only)(_|$)")
 
@@ -64,6 +68,11 @@ MODES = {
 }  # fmt: skip
 
 
+def _pads(name: str, unset: bool) -> bool:
+    """Return whether a parameter without a default, or None, marks padding by its name."""
+    return unset and _PADS.fullmatch(name) is not None
+
+
 def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     """Return what a parameter of a constructor or of a call is for."""
     plain = snake_case(name)
@@ -72,7 +81,8 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     hidden = of == "call" and plain == "h" and default is None  # no number of heads is None
     if certain := next(of_call, Role.INPUT if hidden else None):
         return certain
-    if of == "call" and default is None and _MARKS.fullmatch(plain):
+    unset = default is None or default is inspect.Parameter.empty
+    if of == "call" and ((default is None and _MARKS.fullmatch(plain)) or _pads(plain, unset)):
         return Role.MASK
     found = next((each for each, pattern in _BY_NAME if re.search(pattern, plain)), None)
     if found is Role.MASK and switch and _OF_A_MASK.search(plain):

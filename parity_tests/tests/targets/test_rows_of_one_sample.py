@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from mha_parity.core.parameters import Role
 from mha_parity.core.verdict import Outcome
+from mha_parity.targets.fit.argument_meanings import WINDOW
+from mha_parity.targets.fit.documented_layout import documents_multiples
+from mha_parity.targets.parameters import role
 from subject_checks import checks_of
 
 judged = checks_of("rows_of_one_sample.py", cases=80)
@@ -74,3 +78,59 @@ def test_a_padding_of_keys_beside_one_of_queries_is_judged() -> None:
 def test_an_inverted_padding_of_keys_fails() -> None:
     """Its documentation says that padded keys are hidden."""
     assert Outcome.FAIL is judged("TwoPadsInverted").outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "limited"),
+    [
+        ("Past 64 queries, their length L is a multiple of 64.", True),
+        ("Lengths must be multiples of 64.", True),
+        ("The sequence length\n    has to be divisible by the block size.", True),
+        ("The block size of 64 must divide the sequence length.", True),
+        ("Full tiles: L % 64 == 0.", True),
+        ("Sequence lengths are padded to a multiple of 64 inside.", False),
+        ("Any sequence length works, not only a multiple of 64.", False),
+        ("A sequence of tokens; the embedding must be divisible by the heads.", False),
+        ("Queries are split in heads; d_model must be divisible by n_heads.", False),
+        ("H a multiple of Hk.", False),
+    ],
+)
+def test_multiples_are_those_of_lengths(text: str, *, limited: bool) -> None:
+    """Of widths, of what is padded, and of any length nothing is limited."""
+
+    def target() -> None: ...
+
+    target.__doc__ = text
+    assert limited is documents_multiples(target)
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "found"),
+    [
+        ("ctx_pad", None, Role.MASK),
+        ("tgt_pad", None, Role.MASK),
+        ("left_pad", None, Role.OTHER),
+        ("do_pad", True, Role.OTHER),
+        ("n_pad", None, Role.SIZE),
+        ("query_padded", None, Role.INPUT),
+    ],
+)
+def test_padding_is_a_mask_by_its_name(name: str, default: object, found: Role) -> None:
+    """Numbers, switches and inputs that are padded are none."""
+    assert found is role(name, "call", default)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("window", True),
+        ("window_size", True),
+        ("sliding_window", True),
+        ("window_mask", False),
+        ("q_windows", False),
+        ("context_window", False),
+    ],
+)
+def test_a_window_is_a_number_by_its_name(name: str, *, is_one: bool) -> None:
+    """Masks and rows of windows are none."""
+    assert is_one is (WINDOW.search(name) is not None)

@@ -127,7 +127,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
 def _as_wrong(wrong: Sequence[SampleWeights]) -> list[SampleWeights]:
     """Return the readings that are off by a share of the worst: no other speaks for that one."""
     off = [float(np.abs(each.weights - each.expected).max()) for each in wrong]
-    worst = max((miss for miss in off if math.isfinite(miss)), default=0.0)
+    worst = max((min(miss, 1.0) for miss in off if math.isfinite(miss)), default=0.0)
     return [each for each, miss in zip(wrong, off, strict=True) if not miss < LEAST_MISS * worst]
 
 

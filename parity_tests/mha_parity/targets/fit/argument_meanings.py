@@ -81,7 +81,9 @@ SIZES_OF_HEADS = {
     ),
     "head_dim": re.compile(r"(d|dim|size)_?(per_)?heads?|heads?_?(dim|size|width|channels)"),
 }
-WINDOW = re.compile(r"^(?!.*(context|ctx)).*window")
+WINDOW = re.compile(
+    r"^(?!.*(context|ctx|mask|bias))(?![qkvx]_).*window(_?(size|len(gth)?|width))?$"
+)
 
 
 @dataclass(frozen=True, slots=True)

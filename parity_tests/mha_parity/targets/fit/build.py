@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from contextlib import contextmanager, suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import FrozenInstanceError
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,11 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.initial_draws import drawn_by_numpy
 from mha_parity.targets.fit.names import ROWS, is_weight, parts
 from mha_parity.targets.fit.names_in_code import globals_read
-from mha_parity.targets.fit.weights_by_name import of_instance
+from mha_parity.targets.fit.weights_by_name import WeightsByName, of_instance
 from mha_parity.targets.parameters import modes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mha_parity.targets.fit.argument_meanings import LayerSizes
     from mha_parity.targets.fit.construct import Construction
@@ -141,12 +141,23 @@ def _make_weights(layer: Any, width: int) -> None:
                  for name in absent})  # fmt: skip
 
 
+def _copied(layer: Any, dictionaries: Mapping[str, WeightsByName]) -> Any:
+    """Return a copy of a layer with dictionaries of its own; what cannot be copied is shared."""
+    try:
+        return deepcopy(layer)
+    except TypeError:
+        other = copy(layer)
+        for name, each in dictionaries.items():
+            assign(other, name, deepcopy(each))
+        return other
+
+
 def _read_weights_by_name(layer: Any, width: int) -> None:
     """Make the weights of a dictionary that a call reads: of a copy, which may keep its rows."""
     dictionaries = of_instance(layer)
     if not dictionaries:
         return
-    other = deepcopy(layer)
+    other = _copied(layer, dictionaries)
     call = forward(other)
     required = [p for p in inspect.signature(call).parameters.values() if p.default is p.empty]
     with suppress(CandidateError), target_errors():

@@ -106,6 +106,8 @@ class Construction:
 def _written(value: object) -> object:
     if isinstance(value, np.ndarray):
         return f"array {value.shape}"
+    if isinstance(value, weights_by_name.WeightsByName):
+        return "weights by the names that are read"
     return "the identity" if callable(value) else value
 
 

@@ -50,9 +50,16 @@ _WITH_HEADS = re.compile(
     re.IGNORECASE,
 )
 # What a length is documented to be a multiple of; a width is one of the heads' number anyway.
+_LENGTHS = r"\b(lengths?|[LSTN]|seq\w*|tokens|rows|queries|keys)\b"
 _MULTIPLES = re.compile(
-    r"\b(lengths?|[LSTN]|seq\w*|tokens?|rows|queries|keys)\b[^.\n]{0,40}\b(multiples? of|divisib)"
+    rf"{_LENGTHS}[^.;:,]{{0,40}}\b(multiples? of|divisible)"
+    rf"|\bdivides? [^.;:,]{{0,20}}{_LENGTHS}|\b[LSTN] % \w+ ==? 0|\bwhole (chunks|tiles|blocks)\b",
+    re.IGNORECASE,
 )
+_ANY_LENGTH = re.compile(
+    r"\bpad(s|ded)? to\b|\bnot (only|need)|\bany\b|\bneed not\b|\b(internal|insid)", re.IGNORECASE
+)
+_OF_WIDTHS = re.compile(r"\b(d_model|embed\w*|dim\w*|width|channels|heads?)\b", re.IGNORECASE)
 SAMPLES_FIRST = "its documentation says that samples come first: no other order of axes was tried."
 
 
@@ -89,7 +96,17 @@ def documents_heads(subject: Any) -> bool:
 def documents_multiples(subject: Any) -> bool:
     """Return whether a class or function, or its module, documents lengths as multiples."""
     module = getattr(inspect.getmodule(subject), "__doc__", None)
-    return bool(_MULTIPLES.search(f"{module or ''}\n{_documentation(subject)}"))
+    text = f"{module or ''}\n\n{_documentation(subject)}"
+    sentences = (" ".join(each.split()) for each in re.split(r"(?<=[.;])\s|\n\s*\n", text))
+    return any(map(_limits_lengths, sentences))
+
+
+def _limits_lengths(sentence: str) -> bool:
+    """Return whether a sentence says of a length, and of no width, what it is a multiple of."""
+    found = _MULTIPLES.search(sentence)
+    if found is None or _ANY_LENGTH.search(sentence):
+        return False
+    return _OF_WIDTHS.search(found[0]) is None
 
 
 def _documentation(subject: Any) -> str:

@@ -108,7 +108,7 @@ class ParameterAssignment:
 
     def of_lengths(self, queries: int, keys: int) -> dict[str, int]:
         """Return what the parameters in ``lengths`` and ``ones`` get."""
-        most = max(queries, keys)
+        most = 2 * max(queries, keys)  # half of it may lie on either side
         given = {name: most if WINDOW.search(name.lower()) else queries for name in self.lengths}
         return {**given, **dict.fromkeys(self.ones, 1)}
 
@@ -199,8 +199,9 @@ def of_layer(
     height, width = map_sizes([p.name for p in named if p.default is p.empty])
     other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
     named = [p for p in named if p.name not in {height, width}]
-    required = [p for p in named if p not in other and p.default is p.empty]
-    sequences = [p for p in named if p not in other]
+    windows = whole_windows(named)
+    sequences = [p for p in named if p not in other and p.name not in windows]
+    required = [p for p in sequences if p.default is p.empty]
     if not required:  # the names say nothing: the first of them are inputs
         required = [p for p in named if p.default is p.empty][:1]
         sequences = [*required, *(p for p in sequences if p not in required)]

@@ -11,20 +11,34 @@ from mha_parity.targets.conventions.signatures import forward
 if TYPE_CHECKING:
     from typing import Any
 
+_ROWS = r"\b(rows?|quer(y|ies)|tokens?|outputs?)\b"
+_KEYS = (
+    r"((visible|allowed|valid|unmasked|kept|attendable|real) )?keys?\b(?! \w*(bias|proj|mask|pad))"
+)
+_GAP = r"(?:(?!\bzero|\b0\b)[^,;:]){0,60}?"
+# A row, and that it sees no key.
 _NO_KEY = re.compile(
-    r"\b(fully|all|entirely|completely)[- ](masked|hidden|blocked)\b"
-    r"|\b(no|without an?y?|zero) ((visible|allowed|valid|unmasked|kept|attendable|real) )?keys?\b"
-    r"|\bno true\b|\bsees? (no keys?|nothing)\b|\bnothing (is|are) (visible|allowed|left)\b"
-    r"|\b(every|all|whole) (of (its|the) )?(keys?|context|row)( is| are)? "
+    rf"\b(fully|entirely|completely)[- ](masked|hidden|blocked) (\w+ )?{_ROWS}"
+    rf"|{_ROWS}{_GAP}\b(no|without an?y?) {_KEYS}"
+    rf"|{_ROWS}{_GAP}(\bno true\b|\bsees? nothing\b|\bnothing to attend)"
+    rf"|{_ROWS}{_GAP}\b(whole|all|every) (of (its|the) )?(keys?|context)( is| are)? "
     r"(hidden|masked|blocked|padding|padded|excluded)\b",
     re.IGNORECASE,
 )
-_ZERO = re.compile(r"\b(zeros?|zeroed|0(\.0)?)\b", re.IGNORECASE)
+# What becomes of it.
+_ZERO = re.compile(
+    r"\b(is|are|be|gives?|gets?|returns?|outputs?|yields?|produces?|comes?( out)?( as| to)?|set to)"
+    r"( an?| exactly| all)? ?(output )?(zeros?|0(\.0)?)\b(?! \w*(prob|weight|bias))|\bzeroed\b"
+    r"|\bare cleared to zeros?\b|\bzero (output )?rows?\b",
+    re.IGNORECASE,
+)
 _OTHERWISE = re.compile(
-    r"\b(not?|never|nan|uniform|mean|undefined|instead|unless|except|gradients?|weights?)\b"
+    r"\b(not?|never|nan|uniform(ly)?|mean|averag\w*|undefined|instead|unless|except|gradients?"
+    r"|weights?|prob\w*|scores?|logits|softmax|rais\w*|caller|avoid\w*|position|index|fill\w*)\b"
     r"|\w+n['\u2019]t\b",
     re.IGNORECASE,
 )
+_NO_NAN = re.compile(r",? ?\b(not|instead of|rather than|never) nans?\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.;])\s+|\n\s*\n|\n\s*[-*]\s")
 
 
@@ -43,6 +57,7 @@ def documents_zero_rows(subject: Any) -> bool:
 
 def _promises_zero(sentence: str) -> bool:
     """Return whether a sentence promises 0 where there is no key, and nothing else besides."""
+    sentence = _NO_NAN.sub("", sentence)
     said = _NO_KEY.search(sentence)
     if said is None:
         return False
