@@ -26,10 +26,7 @@ from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.calls import Call, as_they_stand
-from mha_parity.targets.dropped_results import dropped_results
-from mha_parity.targets.masks.documented_rows import documents_zero_rows
-from mha_parity.targets.own_backward import own_backward
-from mha_parity.targets.stand_ins import imported_in_name
+from mha_parity.targets.source_facts import with_source_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -96,13 +93,7 @@ class MonitoredCandidate:
         self.convention = bound.convention
         self.offer: Offer = bound.offer
         self.masks = bound.masks
-        self.facts = dataclasses.replace(
-            bound.facts,
-            own_backward=own_backward(bound.subject),
-            dropped=dropped_results(bound.subject),
-            not_installed=imported_in_name(bound.subject),
-            zero_rows=documents_zero_rows(bound.subject),
-        )
+        self.facts = with_source_facts(bound.facts, bound.subject)
         self._forbid = tuple(forbid)
         self._last: Case | None = None
         self._tell: Callable[[str], None] | None = None

@@ -70,7 +70,7 @@ def replay(
     with using_record(record_of(options)), opened as candidate:
         require_offered(case, candidate.offer, target)
         require_solvable(case, candidate.facts.own_weights)
-        settings = settings_of(options, candidate.facts)
+        settings = settings_of(options, zero_rows=candidate.facts.zero_rows)
         calls: list[str] = []
         if (describe := getattr(candidate, "describe_calls", None)) is not None:
             describe(calls.append)

@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
     from mha_parity.core.pictures import WeightsPicture
-    from mha_parity.core.target_facts import TargetFacts
     from mha_parity.run.case_run import CaseResult
     from mha_parity.run.repro import Repro
 
 
-def settings_of(options: Options, facts: TargetFacts) -> JudgeSettings:
+def settings_of(options: Options, *, zero_rows: bool) -> JudgeSettings:
     """Return what the judge needs to know of the options, and of what the target documents."""
-    promised = facts.zero_rows and options.fully_masked is None
+    promised = zero_rows and options.fully_masked is None
     return JudgeSettings(
         fully_masked="zero" if promised else options.fully_masked,
         promised=promised,
@@ -78,7 +77,10 @@ def build_verdict(
     failing = [result for result in case_results if result.fails]
     run_fails = any(each.severity.fails for each in over_run)
     most = options.max_times_torch
-    asked, settings = narrowed_candidate(candidate, offer, options), settings_of(options, facts)
+    asked, settings = (
+        narrowed_candidate(candidate, offer, options),
+        settings_of(options, zero_rows=facts.zero_rows),
+    )
     failures = failures_of(asked, failing, over_run, settings, repro, shrink=options.shrink)
     diagnosis, lost = diagnosed_or_reason(
         asked, failing, settings, over_run, [each.case for each in failures],

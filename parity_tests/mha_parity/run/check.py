@@ -196,7 +196,8 @@ def _chunks(
     # A page draws what every case is allowed, and a shard may get one; else it is said of the
     # failures shown, which are judged again.
     settings = replace(
-        settings_of(options, candidate.facts), brief=shard == WHOLE and not options.draw
+        settings_of(options, zero_rows=candidate.facts.zero_rows),
+        brief=shard == WHOLE and not options.draw,
     )
     if executor is not None and not can_move(options, target):
         raise ValueError(f"got an executor of other processes, but {STAYS}.")

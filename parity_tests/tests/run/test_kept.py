@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity.core.options import Options
-from mha_parity.core.target_facts import NO_FACTS
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run import kept
 from mha_parity.run.build_verdict import settings_of
@@ -39,7 +38,7 @@ def judged_cases() -> Callable[..., list[CaseResult]]:
         asked = Options(cases=CASES, seed=seed, in_process=True, **options)  # type: ignore[arg-type]  # of any option
         with opened(f"{SUBJECTS}/{name}", asked) as candidate:
             cases = list(cases_for(candidate, candidate.offer, asked))
-            found = run_cases(candidate, cases, settings_of(asked, NO_FACTS))
+            found = run_cases(candidate, cases, settings_of(asked, zero_rows=False))
             return [each.without_arrays() for each in found]
 
     return results
