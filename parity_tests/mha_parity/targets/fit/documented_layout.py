@@ -68,7 +68,7 @@ def documents_samples_first(subject: Any) -> bool:
 
     Behind them may be a width, or heads and their width.
     """
-    text = _documentation(subject)
+    text = documentation(subject)
     samples, rows = (
         any(each.search(text) for each in orders)
         for orders in ((_SAMPLES_FIRST, _HEADS_OF_SAMPLES), (_ROWS_FIRST, _HEADS_OF_ROWS))
@@ -78,7 +78,7 @@ def documents_samples_first(subject: Any) -> bool:
 
 def documents_samples_of_heads(subject: Any) -> bool:
     """Return whether a class or function documents arrays with heads whose rows are not first."""
-    text = _documentation(subject)
+    text = documentation(subject)
     samples = _HEADS_OF_SAMPLES.search(text) or _HEADS_BEFORE_ROWS.search(text)
     return bool(samples) and not _HEADS_OF_ROWS.search(text)
 
@@ -88,7 +88,7 @@ def documents_heads(subject: Any) -> bool:
 
     And none of three: where there are rows too, the heads are what it makes of them.
     """
-    text = _documentation(subject)
+    text = documentation(subject)
     rows = _SAMPLES_FIRST.search(text) or _ROWS_FIRST.search(text)
     return bool(_WITH_HEADS.search(text)) and not rows
 
@@ -96,7 +96,7 @@ def documents_heads(subject: Any) -> bool:
 def documents_multiples(subject: Any) -> bool:
     """Return whether a class or function, or its module, documents lengths as multiples."""
     module = getattr(inspect.getmodule(subject), "__doc__", None)
-    text = f"{module or ''}\n\n{_documentation(subject)}"
+    text = f"{module or ''}\n\n{documentation(subject)}"
     sentences = (" ".join(each.split()) for each in re.split(r"(?<=[.;])\s|\n\s*\n", text))
     return any(map(_limits_lengths, sentences))
 
@@ -109,8 +109,9 @@ def _limits_lengths(sentence: str) -> bool:
     return _OF_WIDTHS.search(found[0]) is None
 
 
-def _documentation(subject: Any) -> str:
+def documentation(subject: Any) -> str:
+    """Return what a class, its constructor and its call document, or a function, by paragraphs."""
     documented = [subject]
     if isinstance(subject, type):
         documented += [getattr(subject, "__init__", None), forward(subject)]
-    return "\n".join(inspect.getdoc(each) or "" for each in documented)
+    return "\n\n".join(inspect.getdoc(each) or "" for each in documented)

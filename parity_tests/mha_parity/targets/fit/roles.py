@@ -56,7 +56,7 @@ MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried af
 class ParameterAssignment:
     """Values that the parameters of a call get: inputs, weights, the number of heads, sizes, None.
 
-    ``lengths`` get that of the queries, or a window all keys, and ``ones`` 1, as a map's width.
+    ``lengths`` get that of the queries, a window twice all keys, and ``ones`` 1, as a map's width.
     ``always`` are masks that default to None, which no call may be without.
     ``packed`` is the parameter that gets several of the inputs, if one does.
     """
@@ -114,7 +114,7 @@ class ParameterAssignment:
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The parameters of a call that get a window as long as the sequence."""
+        """The parameters of a call that get a window in which all keys lie."""
         return tuple(name for name in self.lengths if WINDOW.search(name.lower()))
 
     @property

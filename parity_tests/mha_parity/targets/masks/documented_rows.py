@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from typing import TYPE_CHECKING
 
-from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit.documented_layout import documentation
 
 if TYPE_CHECKING:
     from typing import Any
@@ -47,11 +46,7 @@ def documents_zero_rows(subject: Any) -> bool:
 
     A sentence that says both says so, unless it denies something, or speaks of other arrays.
     """
-    documented = [subject]
-    if isinstance(subject, type):
-        documented += [getattr(subject, "__init__", None), forward(subject)]
-    text = "\n\n".join(inspect.getdoc(each) or "" for each in documented)
-    sentences = (" ".join(each.split()) for each in _SENTENCE.split(text))
+    sentences = (" ".join(each.split()) for each in _SENTENCE.split(documentation(subject)))
     return any(map(_promises_zero, sentences))
 
 
