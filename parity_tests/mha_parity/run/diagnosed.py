@@ -184,7 +184,8 @@ def _named(
     What fails in gradients alone has a right output, and is named by its gradients where that is
     most of the cases: in a few, a wrong formula moved the output by less than rounding.
     """
-    if candidate.facts.own_weights is not None:
+    own = candidate.facts.own_weights
+    if own is not None and not own.built:
         candidate = OwnWeightsAlone(candidate, candidate.offer)
     candidate = SingleCalls(candidate)
     answered = [

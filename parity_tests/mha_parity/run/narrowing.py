@@ -161,7 +161,7 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
     draw = asked_cases if options.fail_fast else drawn_cases
     drawn = draw(offer, options.cases, options.seed)
     fitting: Iterable[Case] = drawn if own is None else map(own.case, drawn)
-    if has_one_kv_head(candidate.offer):
+    if own is None and has_one_kv_head(candidate.offer):
         fitting = (case.replace(kv_heads_count=1) for case in fitting)
     if takes_one_length(candidate.facts.reasons):
         fitting = (each if each.queries == each.keys else _squared(each) for each in fitting)

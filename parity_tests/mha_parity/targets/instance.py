@@ -32,7 +32,7 @@ from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
 from mha_parity.targets.fit.search import SMALL
 from mha_parity.targets.fit.weights import sizes_of, slot_array
-from mha_parity.targets.problem_arrays import arrays_of
+from mha_parity.targets.problem_arrays import KEY_PARTS, arrays_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -110,7 +110,9 @@ def use_layer(bound: Convention, layer: Any) -> None:
             return fitted_entries(bound, state, int(heads))
         return torch_entries(state)
 
-    own = own_weights(entries(state), state, int(heads), bound.name)
+    own = own_weights(
+        entries(state), state, int(heads), bound.name, fewer_kv_heads(bound, state, int(heads))
+    )
     zero_attn = _yes(bool(getattr(layer, "add_zero_attn", False)))
     own = replace(own, features=own.features | {"zero_attn": zero_attn}, built=True)
     narrow_offer(bound, own, getattr(layer, "batch_first", None), complete=True)
@@ -151,9 +153,11 @@ def _counts(value: object) -> bool:
 
 
 def own_weights(
-    entries: Iterable[Entry], state: Mapping[str, Array], heads: int, name: str
+    entries: Iterable[Entry], state: Mapping[str, Array], heads: int, name: str, kv_heads: int = 0
 ) -> OwnWeights:
     """Return the weights that tensors of a state hold; what is no entry is left over.
+
+    ``kv_heads`` is the number of key heads where they are fewer: then those of a group are alike.
 
     Raises
     ------
@@ -187,6 +191,7 @@ def own_weights(
         },
         sizes={
             "heads_count": heads,
+            "kv_heads_count": kv_heads,
             "head_dim": width // heads,
             "kdim": kdim if separate else 0,
             "vdim": vdim if separate else 0,
@@ -256,7 +261,8 @@ def fitted_entries(bound: Fitted, state: Mapping[str, Array], heads: int) -> Ite
     count = sum(state[each.path].size for each in of_queries)
     width = math.isqrt(count // len(of_queries[0].parts))
     _require_heads(bound.name, width, heads)
-    case = SMALL.replace(heads_count=heads, head_dim=width // heads)
+    kv_heads = fewer_kv_heads(bound, state, heads)
+    case = SMALL.replace(heads_count=heads, kv_heads_count=kv_heads, head_dim=width // heads)
     problem = make_problem(case.replace(batch=1, queries=1, keys=1))
     whole: dict[bool, Mapping[str, Array]] = {}
     for bias in (False, True):
@@ -270,8 +276,32 @@ def fitted_entries(bound: Fitted, state: Mapping[str, Array], heads: int) -> Ite
         whole[bias] = parts_of(problem, found, bias=bias)
     for path in (each for each in state if each in slots):
         slot, kind = slots[path], "b" if slots[path].bias else "w"
-        held = {f"{kind}_{part}": whole[slot.bias][part] for part in slot.parts}
-        yield path, {name: array.astype(state[path].dtype) for name, array in held.items()}
+        held = {part: whole[slot.bias][part] for part in slot.parts}
+        if kv_heads:
+            held |= {part: _repeated(held[part], kv_heads, heads) for part in KEY_PARTS & {*held}}
+        dtype = state[path].dtype
+        yield path, {f"{kind}_{part}": array.astype(dtype) for part, array in held.items()}
+
+
+def fewer_kv_heads(bound: Convention, state: Mapping[str, Array], heads: int) -> int:
+    """Return the number of key heads of a state, by the size of W_k, where it is fewer; else 0."""
+    slots = bound.slots_for(heads) if isinstance(bound, Fitted) else ()
+    count = {
+        part: sum(
+            state[s.path].size
+            for s in slots
+            if s.path in state and s.parts == (part,) and not s.bias
+        )
+        for part in ("q", "k")
+    }
+    kv_heads, rest = divmod(count["k"] * heads, count["q"] or 1)
+    return 0 if rest or not kv_heads or heads % kv_heads else kv_heads % heads
+
+
+def _repeated(array: Array, kv_heads: int, heads: int) -> Array:
+    """Return rows of all heads from those of the first head of each group, the others unset."""
+    groups = array.reshape(kv_heads, heads // kv_heads, -1, *array.shape[1:])
+    return np.repeat(groups[:, :1], heads // kv_heads, axis=1).reshape(array.shape)
 
 
 def narrow_offer(
@@ -279,7 +309,8 @@ def narrow_offer(
 ) -> None:
     """Leave of an offer what serves these weights.
 
-    ``complete``: the biases are all that the class has, and one that it lacks is 0.
+    ``complete``: the biases are all that the class has, and one that it lacks is 0; and so are the
+    key heads.
 
     Raises
     ------
@@ -289,15 +320,17 @@ def narrow_offer(
     """
     heads, width = own.sizes["heads_count"], own.sizes["head_dim"]
     size = ("ones",) if width == 1 else ("medium", "ones", "equal" if heads == width else "small")
-    wanted: dict[str, tuple[str, ...]] = {"form": ("mha",), "kv_heads": ("equal",)}
+    kv_heads = "fewer" if own.sizes["kv_heads_count"] else "equal"
+    wanted: dict[str, tuple[str, ...]] = {"form": ("mha",), "kv_heads": (kv_heads,)}
     wanted |= {axis: (value,) for axis, value in own.features.items()}
     wanted |= {"heads": ("one" if heads == 1 else "many",), "regime": REGIMES, "size": size}
     if own.features["projection"] == "separate":
         wanted["inputs"] = ("distinct",)
+    held = {"bias": ("yes",), "kv_heads": (kv_heads,)}
     if batch_first is not None:
         wanted["layout"] = ("batch_first" if batch_first else "sequence_first", "unbatched")
     for axis, values in wanted.items():
-        offered = bound.offer[axis] + (("yes",) if axis == "bias" and complete else ())
+        offered = bound.offer[axis] + (held.get(axis, ()) if complete else ())
         left = tuple(value for value in dict.fromkeys(offered) if value in values)
         if not left:
             raise TargetError(

@@ -16,7 +16,13 @@ from mha_parity.core.safetensors import FormatError, load_tensors
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.packing import ProjectionSlot, names_output, unpack
 from mha_parity.targets.fit.names import bias_parts, parts
-from mha_parity.targets.instance import fitted_entries, narrow_offer, own_weights, torch_entries
+from mha_parity.targets.instance import (
+    fewer_kv_heads,
+    fitted_entries,
+    narrow_offer,
+    own_weights,
+    torch_entries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -63,7 +69,8 @@ def give_weights(bound: Convention, text: str | None, num_heads: int | None) -> 
         held = {part[2:] for _, arrays in found for part in arrays}
         found += [each for each in usual if held.isdisjoint(part[2:] for part in each[1])]
     _finite(text, state, found)
-    own = own_weights(found, state, num_heads, text)
+    kv_heads = fewer_kv_heads(bound, state, num_heads) if complete else 0
+    own = own_weights(found, state, num_heads, text, kv_heads)
     projects = any("out" in slot.parts for slot in slots) and "w_out" not in own.arrays
     matrices = [name for name in own.left_over if state[name].ndim == 2]
     if projects and matrices:

@@ -63,6 +63,34 @@ def test_a_layer_that_differs_from_its_class_fails_by_its_bug_s_name() -> None:
     assert not run_case(MonitoredCandidate(right), right.plain_case(), DEFAULT_SETTINGS).fails
 
 
+@pytest.mark.parametrize(
+    ("name", "kv_heads"), [("two_of_four", 2), ("one_of_six", 1), ("as_many", 0)]
+)
+def test_a_layer_with_fewer_key_heads_is_judged_with_as_many(name: str, kv_heads: int) -> None:
+    """A layer of four query heads and two of keys was refused by the size of its W_k."""
+    verdict = check_subject(f"grouped_layers.py:{name}", cases=40)
+    assert verdict.holds, str(verdict)
+    bound = bind(load.load(f"{SUBJECTS}/grouped_layers.py:{name}"))
+    assert isinstance(bound, InstanceCalls)
+    assert bound.own_weights is not None
+    assert kv_heads == bound.own_weights.sizes["kv_heads_count"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tiled", "the weights are no function of the true scores alone"),
+        ("flipped", "heads are not independent: changing head 0 changes the outputs of heads 0, 3"),
+    ],
+)
+def test_a_wrong_layer_is_measured_by_copies_of_it(name: str, said: str) -> None:
+    """Kills a diagnosis that asks the layer with its own weights alone, and measures nothing."""
+    verdict = check_subject(f"grouped_layers.py:{name}", cases=40, diagnose=True)
+    assert not verdict.holds
+    (diagnosis,) = verdict.diagnosis
+    assert said in f"{diagnosis.title} {diagnosis.evidence}"
+
+
 def test_the_layer_s_own_numbers_are_the_problem_s() -> None:
     """Weights go in as the layer has them, a lacking bias as zeros, and dropout is off."""
     import torch
