@@ -287,3 +287,35 @@ class BuiltForEither(BuiltForTraining):
 
     def __init__(self, embed_dim, num_heads, training=True, dropout=0.0):
         super().__init__(embed_dim, num_heads, True, dropout)
+
+
+class OneOfConfig(nn.Module):
+    """Right: one head, whose width is the input's by the number of heads."""
+
+    def __init__(self, config):
+        super().__init__()
+        head_size = config.n_embd // config.n_head
+        self.query, self.key, self.value = (
+            nn.Linear(config.n_embd, head_size) for _ in range(3)
+        )
+
+    def forward(self, x):
+        """Return (N, L, D)."""
+        return attend(self.query(x), self.key(x), self.value(x))
+
+
+class WideOfConfig(nn.Module):
+    """Wrong with several heads, each as wide as the input: rows and heads are viewed, not moved."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.heads = config.n_head
+        self.query = nn.Linear(config.n_embd, config.n_head * config.n_embd)
+        self.key = nn.Linear(config.n_embd, config.n_head * config.n_embd)
+        self.value = nn.Linear(config.n_head * config.n_embd, config.n_embd)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        shape = (len(x), self.heads, -1, x.shape[-1])
+        seen = attend(self.query(x).view(shape), self.key(x).view(shape), x[:, None])
+        return self.value(merge(seen))

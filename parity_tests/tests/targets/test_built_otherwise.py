@@ -57,3 +57,10 @@ def test_more_heads_than_asked_for_are_refused() -> None:
     """Arrays of heads that torch's layer does not have are named, and nothing is filled."""
     with pytest.raises(TargetError, match=r"keeps heads\.4\.query_network\.weight .* do not fit"):
         judged("TwiceTheHeads")
+
+
+def test_a_configuration_of_several_heads_is_not_judged_with_one() -> None:
+    """One whose arrays grow with the heads passed, as it is right with one; a single head holds."""
+    with pytest.raises(TargetError, match=r"which do not fit a width of 24 in 4 heads"):
+        judged("WideOfConfig")
+    assert Outcome.PASS == judged("OneOfConfig").outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -132,7 +133,7 @@ class Layers:
                 continue
             yield from self._of(construction, layer)
             if self._is_of_one_head(construction, layer):
-                yield from self._of_one_head(construction)
+                yield from self._of_one_head(construction, layer)
 
     def _built(self, how: Construction, sizes: LayerSizes) -> tuple[Construction, Any]:
         """Return a layer and how it was built.
@@ -177,13 +178,19 @@ class Layers:
         kept = sorted_by_name(layer_arrays.leaves(layer))
         return bool(kept.weights) and not self._slots(kept, SMALL.heads_count)[1]
 
-    def _of_one_head(self, construction: Construction) -> Iterator[Interpretation]:
-        """Yield readings as one head of a layer that takes the width of a head, not how many."""
+    def _of_one_head(self, construction: Construction, several: Any) -> Iterator[Interpretation]:
+        """Yield readings as one head of a layer that takes the width of a head, not how many.
+
+        One that holds more where it is built for ``several`` heads has as many.
+        """
         try:
             layer = self.new(construction, LayerSizes(SMALL.embed_dim, 1))
         except CandidateError:
             return
-        yield from self._of(construction, layer, one_head=True)
+        kept = (layer_arrays.leaves(each) for each in (layer, several))
+        one, more = (sum(math.prod(leaf.shape) for leaf in leaves) for leaves in kept)
+        if more <= one:
+            yield from self._of(construction, layer, one_head=True)
 
     def _of(
         self, construction: Construction, layer: Any, *, one_head: bool = False
