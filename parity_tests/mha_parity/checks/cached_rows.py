@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.cases.variants import plain_variant
 from mha_parity.checks.altered_problems import other_rows
+from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
-from mha_parity.core.features import PLAIN, has_one_kv_head
+from mha_parity.core.features import has_one_kv_head
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.cached_calls import CachedCalls, last_row, rows
@@ -69,8 +69,10 @@ def check_cached_rows(bound: Convention, problem: Problem, number: int) -> Itera
     ``number`` is that of the case among those for which this is asked. A layer that is given as it
     is answers rows of the problem itself.
     """
-    whole = None if bound.cache is None else _sequence(bound, problem)
-    if whole is not None and bound.cache is not None:
+    if bound.cache is None:
+        return
+    whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=bound.hides_future)
+    if whole is not None:
         yield NAME
         begin = BEGINS[number % len(BEGINS)]
         sequences = CachedSequences(bound, bound.cache, whole, begin)
@@ -81,32 +83,6 @@ def check_cached_rows(bound: Convention, problem: Problem, number: int) -> Itera
             yield from (each.replace(f"{NAME}: ", f"{NAME}: {GROUPED} ") for each in said)
         else:
             yield from sequences.rows_together()
-
-
-def _sequence(bound: Convention, problem: Problem) -> Problem | None:
-    """Return a plain problem of self-attention of several rows; None where there is none.
-
-    Its layout is the one that the way of passing a cache was found with: a cache is joined along
-    the axis that the rows have in it, which a layer need not know of other layouts.
-    """
-    case, layout = problem.case, bound.plain_case().layout
-    if "self" not in bound.offer["inputs"]:
-        return None
-    if bound.own_weights is None:
-        offer = {**bound.offer, "inputs": ("self",)}
-        # Separate projections are of inputs of unlike widths.
-        projection = "packed" if case.projection == "separate" else case.projection
-        alike = case.replace(
-            inputs="self", projection=projection, kdim=0, vdim=0, weights="none", gradients="no",
-            layout=layout,
-        )  # fmt: skip
-        small = plain_variant(alike, offer, LENGTH, LENGTH, HEAD_DIM, square=True)
-        return None if small is None else make_problem(small)
-    plain = {axis: PLAIN[axis] for axis in ("regime", "masked_rows", "padding")}
-    plain["layout"] = layout
-    is_plain = plain.items() <= case.features().items() and case.inputs == "self"
-    sees_all = problem.attn_mask is None and problem.is_causal <= bound.hides_future
-    return rows(problem, 0, LENGTH) if is_plain and sees_all and case.queries >= LENGTH else None
 
 
 def _with_grouped_heads(bound: Convention, whole: Problem) -> Problem | None:

@@ -6,7 +6,14 @@ import contextlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.checks import cached_rows, dropout, nonfinite_inputs, rejected_inputs, tile_sizes
+from mha_parity.checks import (
+    cached_rows,
+    dropout,
+    nonfinite_inputs,
+    rejected_inputs,
+    tile_sizes,
+    windows,
+)
 from mha_parity.core.candidate import CandidateError
 
 if TYPE_CHECKING:
@@ -21,6 +28,7 @@ CHECKS: Mapping[str, str] = MappingProxyType({
     **nonfinite_inputs.CHECKS,
     **cached_rows.CHECKS,
     **tile_sizes.CHECKS,
+    **windows.CHECKS,
 })  # fmt: skip
 
 
@@ -42,6 +50,7 @@ def further_checks(
         yield name, _until_refused(each)
     yield cached_rows.NAME, cached_rows.check_cached_rows(bound, problem, number)
     yield tile_sizes.NAME, tile_sizes.check_tile_sizes(bound, problem, number)
+    yield windows.NAME, windows.check_windows(bound, problem, number)
 
 
 def _until_refused(findings: Iterator[str]) -> Iterator[str]:

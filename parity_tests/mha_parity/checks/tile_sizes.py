@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 NAME = "other tile sizes"
 CHECKS = {NAME: "the answer is the same with other sizes of tiles, or numbers of them"}
+REMEDY = (
+    "rescale what earlier tiles summed when the maximum grows, skip a tile only where its last "
+    "query sees none of its keys, count rows from the start of the whole, and keep the rest behind "
+    "the last whole tile"
+)
 _TILES = re.compile(
     r"(?!.*mask)(.*_)?(block|tile|chunk)s?(_(size|len|length|rows|m|n|q|k|kv|quer(y|ies)|keys?))?"
     r"|(n|num)_(splits|chunks|tiles|parts)"

@@ -22,6 +22,7 @@ class Role(StrEnum):
     LENGTHS = "lengths"
     SCORE_BIAS = "score bias"  # relative positions, ALiBi: added to the scores
     CAUSAL = "causal switch"
+    WINDOW = "window"  # what lies outside of it is hidden
     DROPOUT = "dropout"
     SCALE = "scale"
     CACHE = "cache"
@@ -45,7 +46,7 @@ class Status(StrEnum):
 NO_ANSWER = "no call was answered with"  # how the reason begins where every call raised
 # Parity says nothing while one of these is untried: what it hides is half of what attention does.
 ESSENTIAL = frozenset({
-    Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.KEYS, Role.KEYWORDS,
+    Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.WINDOW, Role.KEYS, Role.KEYWORDS,
 })  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.features import label
+from mha_parity.core.features import SQUARE, label
 from mha_parity.core.parameters import NO_ANSWER, ONE_SAMPLE, Role, Status
 
 if TYPE_CHECKING:
@@ -310,7 +310,8 @@ class Verdict:
         return f"; calls raise in {', '.join(raising)}" if {*raising} - {"bfloat16"} else ""
 
 
-SQUARE = "at L = S alone"  # in the meaning of a mask that other lengths are not asked with
+# Of which the option for a mask's meaning says nothing.
+WITHOUT_MEANING = frozenset({Role.KEYWORDS, Role.CAUSAL, Role.WINDOW})
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,13 +341,16 @@ def _way_out(untried: list[Parameter]) -> str:
     names = ", ".join(f"`{each.name}` ({each.role.value})" for each in untried)
     reasons = "; ".join(dict.fromkeys(each.reason for each in untried if each.reason))
     without = ",".join(dict.fromkeys(each.name for each in untried))
+    it = "it" if len(untried) == 1 else "them"
+    if {each.role for each in untried} == {Role.WINDOW}:
+        said = f"no case passed {names}{f': {reasons}; mend that' if reasons else '; ask more'}"
+        return f"{said}, or exclude {it} with --without {without}"
     # A meaning helps where a call is answered, and a switch has no other than its name says.
     open_meanings = [
         f"--masks {each.name}=hides, keeps or additive"
         for each in untried
-        if each.role not in {Role.KEYWORDS, Role.CAUSAL} and not each.reason.startswith(NO_ANSWER)
+        if each.role not in WITHOUT_MEANING and not each.reason.startswith(NO_ANSWER)
     ]
-    it = "it" if len(untried) == 1 else "them"
     if len(open_meanings) == len(untried):
         remedy = f"say what it means by {' and by '.join(open_meanings)}"
     else:

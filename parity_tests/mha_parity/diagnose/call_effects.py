@@ -10,7 +10,14 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.state import INPUTS
-from mha_parity.checks import cached_rows, further_problems, nonfinite_inputs, state, tile_sizes
+from mha_parity.checks import (
+    cached_rows,
+    further_problems,
+    nonfinite_inputs,
+    state,
+    tile_sizes,
+    windows,
+)
 from mha_parity.checks.altered_problems import with_masks_of
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import as_float64
@@ -60,9 +67,8 @@ REMEDIES = {
     "copies of weights, buffers and attributes that a call writes",
     cached_rows.NAME: "append the keys and values of each call behind those of the cache, sample "
     "by sample, return both, and let row t of a sequence see rows 0 to t",
-    tile_sizes.NAME: "rescale what earlier tiles summed when the maximum grows, skip a tile only "
-    "where its last query sees none of its keys, count rows from the start of the whole, and keep "
-    "the rest behind the last whole tile",
+    tile_sizes.NAME: tile_sizes.REMEDY,
+    windows.NAME: windows.REMEDY,
     ALIASING: "return an array of its own: neither an input, nor a buffer that is used again",
 }
 # By what a finding says, before the remedies of its check.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.parameters import Parameter, Role
-from mha_parity.targets.fit.names import snake_case
+from mha_parity.targets.fit.names import WINDOW, snake_case
 from mha_parity.targets.keywords import keywords_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
         found = Role.SIZE  # `bk=64`: as many keys are in a tile
     if found is None and of == "call" and _INPUT.search(plain):
         return Role.INPUT
-    return found or (Role.SIZE if _SIZE.search(plain) else Role.OTHER)
+    window = found in {None, Role.SIZE} and WINDOW.search(plain)
+    size = Role.SIZE if _SIZE.search(plain) else Role.OTHER
+    return Role.WINDOW if window else found or size
 
 
 def described(named: Iterable[inspect.Parameter], of: str) -> tuple[Parameter, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.candidate import TargetError
+from mha_parity.core.features import SQUARE
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
 from subject_checks import checks_of, load_subject
@@ -97,11 +98,12 @@ def test_a_required_tile_is_shorter_than_the_sequence() -> None:
     assert Outcome.FAIL is checked("Bucketed").outcome
 
 
-def test_a_required_window_is_said_not_to_be_tried() -> None:
-    """It is as long as the sequence, where it hides nothing: the verdict says so twice."""
+def test_a_required_window_is_tried_with_shorter_ones() -> None:
+    """In the cases it is as long as the sequence and hides nothing, which is no trial of it."""
     verdict = checked("Windowed")
-    assert "parameters not tried: window_size" in verdict.sentence
-    assert any(note.startswith("`window_size` got the length or more") for note in verdict.notes)
+    assert "not tried" not in verdict.sentence
+    said = "`window_size`: of w, row i sees the keys i - w + 1 to i + w - 1"
+    assert said in [note.removesuffix(f", {SQUARE}") for note in verdict.notes]
 
 
 def test_inputs_in_a_tuple_are_judged() -> None:

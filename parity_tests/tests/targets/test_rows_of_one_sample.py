@@ -6,8 +6,8 @@ import pytest
 
 from mha_parity.core.parameters import Role
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.fit.argument_meanings import WINDOW
 from mha_parity.targets.fit.documented_layout import documents_multiples
+from mha_parity.targets.fit.names import WINDOW
 from mha_parity.targets.parameters import role
 from subject_checks import checks_of
 
@@ -16,10 +16,10 @@ judged = checks_of("rows_of_one_sample.py", cases=80)
 
 @pytest.mark.parametrize(
     ("name", "untried"),
-    [("one_sample", ""), ("documents", "doc_ids"), ("windowed", "window")],
+    [("one_sample", ""), ("documents", "doc_ids"), ("windowed", "")],
 )
 def test_right_ones_of_one_sample_pass(name: str, untried: str) -> None:
-    """(L, H, D) is found; ids get one number, a window the length: both are said to be untried."""
+    """(L, H, D) is found; ids get one number, and are said to be untried; a window is tried."""
     verdict = judged(name)
     assert Outcome.PASS is verdict.outcome, verdict
     assert any("called with no projection weights; (L, H, D)" in note for note in verdict.notes)

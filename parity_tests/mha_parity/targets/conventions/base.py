@@ -14,10 +14,9 @@ import numpy as np
 
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import Case
-from mha_parity.core.features import UNLIKE_LENGTHS
+from mha_parity.core.features import SQUARE, UNLIKE_LENGTHS
 from mha_parity.core.parameters import Role
 from mha_parity.core.target_facts import TargetFacts
-from mha_parity.core.verdict import SQUARE
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.cache_use import CacheUse
+    from mha_parity.targets.conventions.window_use import WindowUse
     from mha_parity.targets.masks.plan import MaskPlan
 
 # A small case of a whole layer: conventions begin with it.
@@ -72,7 +72,7 @@ class Convention(ABC):
     parameters, ``meanings`` says it and ``untried`` why nothing is known of one, by key.
     ``hides_future``: it is causal by itself. ``remarks`` is what to know of every answer.
     ``own_weights`` are those that it is judged with over all else. ``cache`` is how a key/value
-    cache is passed, None where none is found.
+    cache is passed, None where none is found, and ``windows`` how each window is.
     """
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
@@ -118,6 +118,7 @@ class Convention(ABC):
         self.answer_dtypes: dict[str, str] = {}
         self.own_weights: OwnWeights | None = None
         self.cache: CacheUse | None = None
+        self.windows: tuple[WindowUse, ...] = ()
         self.log_sum_exp: LogSumExp | None = None
 
     @property
@@ -222,13 +223,12 @@ class Convention(ABC):
     def construct(self, *args: Any, **kwargs: Any) -> Any:
         """Return a new layer, and keep which parameters of the constructor were passed.
 
-        As many heads of keys as of queries are no trial of a parameter for their number, nor is a
-        window as long as the sequence one of its size.
+        As many heads of keys as of queries are no trial of their number, nor are whole windows.
         """
         named = self._named[0]
         found = parameters.passed_keys(named, "constructor", args, kwargs)
         untried = alike_kv_heads(named, args, kwargs) | whole_windows(named)
-        alike = {f"constructor.{name}" for name in untried}
+        alike = {f"constructor.{name}" for name in untried}.difference(self._tried or ())
         self._record({key: differs for key, differs in found.items() if key not in alike})
         self._built_with = (args, kwargs)
         return self.subject(*args, **kwargs)
@@ -260,17 +260,17 @@ class Convention(ABC):
         return {k: p.value for k, p in self._mask_values(problem, "constructor.").items()}
 
     def _mask_values(self, problem: Problem, of: str) -> dict[str, MaskArgument]:
-        found = None
         if self._tried is not None:
             found = {key: taken.hiding_nothing(problem) for key, taken in self.read_beside}
             tried = self._tried.items()
             found |= {k: v if isinstance(v, MaskArgument) else MaskArgument(v) for k, v in tried}
-        if found is None:
-            plan = self.masks
+        elif (plan := self.masks) is None:
+            found = {}
+        else:
             # A required mask has a plan before it is known whether the future is hidden.
-            if plan is not None and plan.causal_inside != self.hides_future:
+            if plan.causal_inside != self.hides_future:
                 plan = self.masks = replace(plan, causal_inside=self.hides_future)
-            found = {} if plan is None else self._planned(plan, problem)
+            found = self._planned(plan, problem)
         return {key.removeprefix(of): v for key, v in found.items() if key.startswith(of)}
 
     def _planned(self, plan: MaskPlan, problem: Problem) -> dict[str, MaskArgument]:

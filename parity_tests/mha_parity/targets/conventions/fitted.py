@@ -321,7 +321,7 @@ class Fitted(SearchedCalls):
         self.remarks = (
             *remarks,
             *self.norm_remarks,
-            *built_remarks(self.how, self.subject, self.new, switches),
+            *built_remarks(self.how, self.new, switches),
         )
 
     def _hides_the_future(self) -> bool:

@@ -62,7 +62,9 @@ class InterpretedCalls(InterpretedLayers):
     @property
     def filled_up(self) -> tuple[str, ...]:
         """The required parameters that are neither inputs nor weights, and whole windows."""
-        return (*self.how.roles.none, *self.how.roles.windows)
+        tried = self._tried or ()
+        windows = (n for n in self.how.roles.windows if f"call.{n}" not in tried)
+        return (*self.how.roles.none, *windows)
 
     @property
     def sizes_of_module(self) -> dict[str, str]:

@@ -25,6 +25,7 @@ from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH
 from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
+from mha_parity.targets.conventions.window_calls import use_windows_of
 from mha_parity.targets.fit.documented_layout import documents_multiples
 from mha_parity.targets.masks.documented import documents_booleans
 from mha_parity.targets.masks.find import fill_required, find_masks
@@ -76,6 +77,7 @@ def probe_offer(convention: Convention) -> None:
     _try_claims(convention, failing)
     convention.offer = convention.offer | {"dtype": _dtypes(convention)}
     use_cache_of(convention)
+    use_windows_of(convention)
     find_log_sum_exp(convention)
     if convention.masks is not None:
         convention.masks = convention.masks.with_raising_integers()

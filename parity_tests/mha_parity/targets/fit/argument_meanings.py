@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.targets.fit import weights_by_name
-from mha_parity.targets.fit.names import is_weight, parts, snake_case
+from mha_parity.targets.fit.names import WINDOW, is_weight, parts, snake_case
 
 if TYPE_CHECKING:
     import inspect
@@ -81,9 +81,6 @@ SIZES_OF_HEADS = {
     ),
     "head_dim": re.compile(r"(d|dim|size)_?(per_)?heads?|heads?_?(dim|size|width|channels)"),
 }
-WINDOW = re.compile(
-    r"^(?!.*(context|ctx|mask|bias))(?![qkvx]_).*window(_?(size|len(gth)?|width))?$"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +184,7 @@ def alike_kv_heads(
 def whole_windows(named: Sequence[inspect.Parameter]) -> frozenset[str]:
     """Return the required sizes of a window: they get the length, and nothing lies outside of it.
 
-    What attends within a shorter one has no counterpart in torch's layer.
+    Shorter ones are judged by a check of their own.
     """
     required = (each.name for each in named if each.default is each.empty)
     return frozenset(name for name in required if WINDOW.search(name.lower()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mha_parity.targets.fit.argument_meanings import WINDOW
+from mha_parity.targets.fit.names import WINDOW
 
 if TYPE_CHECKING:
     import inspect

@@ -52,6 +52,10 @@ _LEAVES = frozenset({
     "param", "parameters", "_parameters",
 })  # fmt: skip
 _WHOLES = tuple("".join(order) for order in permutations(ROWS))
+# Of the keys that a row sees by their distance.
+WINDOW = re.compile(
+    r"^(?!.*(context|ctx|mask|bias))(?![qkvx]_).*window(_?(size|len(gth)?|width))?$"
+)
 
 
 def snake_case(name: str) -> str:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets import parameters
 from mha_parity.targets.conventions.from_torch import torch_taker
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings, whole_windows
+from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.fillers import FILLERS
 from mha_parity.targets.fit.roles import is_no_input, may_be_keys
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
 
 LONGEST_ASKED = 1024  # a longer default is a bound that few cases reach
 ALL_WIDTH_FIRST = WIDTH_FIRST.format("split and merged")
-WINDOWS = (
-    "{} got the length or more, so that no key lies outside of the window: attention within a "
-    "shorter one has no counterpart in torch's layer, and was not judged."
-)
 PERMUTED = (
     "the heads take every H-th channel of {}: channel d * H + h there is channel h * D + d of "
     "torch's layer, in whose order its weights compute something else; it was judged with weights "
@@ -265,21 +260,17 @@ def _search(ask: Ask, dtype: str, length: int) -> Search:
 
 def built_remarks(
     how: Interpretation,
-    kind: Any,
     new: Callable[[Construction, LayerSizes], Any],
     switches: Collection[str],
 ) -> Iterator[str]:
     """Yield what is said of a layer's configuration, length, channels, and lists hidden from torch.
 
-    ``kind`` is its class; ``new`` builds the layer at other sizes; ``switches`` of its
+    ``new`` builds the layer at other sizes; ``switches`` of its
     configuration have all values.
     """
     made = how.construction
     if asked := {} if made is None else {n: m for n, m in made.asked.items() if n not in switches}:
         yield f"built with a configuration of {'; '.join(_configured(asked))}."
-    named = () if made is None else parameters.of_callable(kind)
-    if windows := sorted((*whole_windows(named), *how.roles.windows)):
-        yield WINDOWS.format(" and ".join(f"`{name}`" for name in windows))
     if made is not None and made.longer_by is not None:
         more = f" less {made.longer_by}" if made.longer_by else ""
         yield f"it takes one length alone: for each call it was built for that{more}."

@@ -12,7 +12,7 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.argument_meanings import WINDOW, meanings, size_of_heads, whole_windows
+from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads, whole_windows
 from mha_parity.targets.fit.configurations import RecordingConfig
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
 from mha_parity.targets.fit.map_sizes import is_annotated, is_length, map_sizes
@@ -109,13 +109,15 @@ class ParameterAssignment:
     def of_lengths(self, queries: int, keys: int) -> dict[str, int]:
         """Return what the parameters in ``lengths`` and ``ones`` get."""
         most = 2 * max(queries, keys)  # half of it may lie on either side
-        given = {name: most if WINDOW.search(name.lower()) else queries for name in self.lengths}
+        given = {
+            name: most if names.WINDOW.search(name.lower()) else queries for name in self.lengths
+        }
         return {**given, **dict.fromkeys(self.ones, 1)}
 
     @property
     def windows(self) -> tuple[str, ...]:
         """The parameters of a call that get a window in which all keys lie."""
-        return tuple(name for name in self.lengths if WINDOW.search(name.lower()))
+        return tuple(name for name in self.lengths if names.WINDOW.search(name.lower()))
 
     @property
     def kv_heads(self) -> tuple[str, ...]:
@@ -391,7 +393,7 @@ def is_no_input(parameter: inspect.Parameter) -> bool:
 def _counts_heads(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is the number of heads, by its name or its annotation."""
     name = parameter.name.lower()
-    if _is_input_of_heads(parameter):
+    if _is_input_of_heads(parameter) or names.WINDOW.search(name):
         return False
     if _HEADS.search(name) and not re.search(r"dim|size|mask|weight", name):
         return parameter.default is parameter.empty or isinstance(parameter.default, int)

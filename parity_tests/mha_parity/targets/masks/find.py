@@ -95,7 +95,7 @@ def _searched(convention: Convention) -> list[Parameter]:
         for p in convention.parameters
         if (p.role in ESSENTIAL or _may_be_a_mask(convention, p))
         and (p.of == "call" or p.role is Role.CAUSAL)
-        and p.role is not Role.KEYWORDS
+        and p.role not in {Role.KEYWORDS, Role.WINDOW}
         and p.name not in known
     ]
 

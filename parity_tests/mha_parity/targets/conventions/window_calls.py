@@ -1,0 +1,222 @@
+"""Calls with a window: which parameters take one, and what small calls show that it means.
+
+A row that sees the keys of a window alone is a row of attention without a window to those keys: the
+target's own answers to parts of a sequence, which are judged against torch's, say what each row
+should be. A window whose rows are attention to no keys that a known rule has is not understood.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.cases.variants import plain_variant
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.core.features import SQUARE, UNLIKE_LENGTHS
+from mha_parity.core.parameters import NO_ANSWER, Parameter, Role
+from mha_parity.targets.attribution import attributed
+from mha_parity.targets.conventions.cached_calls import rows
+from mha_parity.targets.conventions.window_use import PAIR_RULES, RULES, WindowUse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+Size = int | tuple[int, int]
+LENGTH, HEAD_DIM = 8, 5  # of small problems
+SIZES: tuple[int, ...] = (2, 3, 4, 5)  # 2 and 4 divide the length
+PAIRS: tuple[tuple[int, int], ...] = ((2, 1), (1, 3), (3, 2))
+NO_RULE = "the rows that it answers with {} are attention within no window that is known"
+NO_EFFECT = "{} change nothing"
+NOT_ASKED = "it is asked of self-attention of several lengths alone"
+
+
+class WindowedSequence:
+    """A plain problem of self-attention: its rows with a window, and those of parts without."""
+
+    def __init__(self, bound: Convention, problem: Problem) -> None:
+        self.bound, self.problem, self.length = bound, problem, problem.case.queries
+        self._parts: dict[tuple[int, int], Array] = {}
+
+    def part(self, first: int, end: int) -> Array:
+        """Return the answer to these rows alone, without a window."""
+        if (first, end) not in self._parts:
+            self._parts[first, end] = self.bound(rows(self.problem, first, end)).output
+        return self._parts[first, end]
+
+    def row(self, row: int, first: int, end: int) -> Array:
+        """Return what a row is that sees the keys from ``first`` on, ``end`` left out."""
+        if self.problem.is_causal:  # one call gives all the rows from there on
+            whole = self.part(first, self.length) if self.length <= LENGTH else None
+            return (self.part(first, row + 1) if whole is None else whole)[:, row - first]
+        return self.part(first, end)[:, row - first]
+
+    def answer(self, use: WindowUse, size: Size) -> Array:
+        """Return the output of the whole, asked with a window."""
+        return answer_with(self.bound, self.problem, use, size)
+
+    def departs(
+        self, use: WindowUse, size: Size, output: Array, asked: Iterable[int]
+    ) -> int | None:
+        """Return the first of the rows that is not attention within its window; None if all are."""
+        for row in asked:
+            if not alike(self.row(row, *self.keys_of(use, row, size)), output[:, row]):
+                return row
+        return None
+
+    def keys_of(self, use: WindowUse, row: int, size: Size) -> tuple[int, int]:
+        """Return the first key that a row should see, and the one behind the last."""
+        first, end = use.keys_of(row, size, self.length)
+        return first, min(end, row + 1) if self.problem.is_causal else end
+
+
+def alike(expected: Array, found: Array) -> bool:
+    """Return whether two rows are equal, up to roundings of float32 in which many compute."""
+    fewer = (each.astype(np.float32) for each in (expected, found))
+    return equal_up_to_rounding(expected, found) or equal_up_to_rounding(*fewer)
+
+
+def answer_with(bound: Convention, problem: Problem, use: WindowUse, size: Size) -> Array:
+    """Return the output of a call, or of a layer that is built, with a window."""
+    plan = bound.masks
+    given: dict[str, Any] = {}
+    if plan is not None:
+        given |= replace(plan, causal_inside=bound.hides_future).passed(problem)
+    given |= {use.key: size, **dict.fromkeys(use.switches, True)}
+    return bound.answer_with(problem, given).output
+
+
+def use_windows_of(bound: Convention) -> None:
+    """Let a convention keep how its target takes a window, and say it; or why it is not known."""
+    named = [p for p in bound.parameters if p.role is Role.WINDOW and p.name not in bound.without]
+    switches = tuple(p.key for p in named if p.default in {"True", "False"})
+    found = []
+    for each in named:
+        if each.key in switches:
+            continue
+        use, reason = find_window(bound, each, switches)
+        if use is None:
+            bound.untried[each.key] = reason
+        else:
+            found.append(use)
+            bound.meanings[each.key] = f"{use.meaning}{_where(bound, use)}"
+    if found:
+        bound.meanings |= dict.fromkeys(switches, "True where a window is passed")
+    else:
+        bound.untried |= dict.fromkeys(switches, "no window was understood")
+    bound.windows = tuple(found)
+
+
+def _where(bound: Convention, use: WindowUse) -> str:
+    """Say where alone a window was asked for, if others are offered."""
+    rule = use.causal == (True,) and not bound.hides_future
+    unlike = "cross" in bound.offer["inputs"] and UNLIKE_LENGTHS not in bound.reasons
+    return f"{', with the causal rule alone' * rule}{f', {SQUARE}' * unlike}"
+
+
+def find_window(
+    bound: Convention, parameter: Parameter, switches: tuple[str, ...]
+) -> tuple[WindowUse | None, str]:
+    """Return how a parameter takes a window, or None and why that is not known."""
+    reason = NOT_ASKED
+    for sequence in small_sequences(bound):
+        for pair in _forms(parameter):
+            first = WindowUse(parameter.key, RULES[0], pair, switches)
+            with suppress(CandidateError), attributed(bound.subject):
+                answers, raised = _answers(sequence, first)
+                if use := _understood(sequence, first, answers):
+                    return _with_causal_rule(bound, use, answers), ""
+                if reason == NOT_ASKED or (answers and reason.startswith(NO_ANSWER)):
+                    reason = _why_not(sequence, answers, raised)
+    return None, reason
+
+
+def _why_not(sequence: WindowedSequence, answers: Mapping[Size, Array], raised: str) -> str:
+    """Say why no window was understood."""
+    if not answers:
+        return f"{NO_ANSWER} one: {raised}"
+    whole = sequence.part(0, LENGTH)
+    idle = all(alike(whole, each) for each in answers.values())
+    return (NO_EFFECT if idle else NO_RULE).format(_listed(answers))
+
+
+def small_sequences(bound: Convention) -> Iterator[WindowedSequence]:
+    """Yield small problems of self-attention: without the causal rule, then with it, if offered."""
+    if bound.of_one_length or "self" not in bound.offer["inputs"]:
+        return
+    case = bound.plain_case().replace(inputs="self", gradients="no", weights="none")
+    offer = {**bound.offer, "inputs": ("self",)}
+    plain = plain_variant(case, offer, LENGTH, LENGTH, HEAD_DIM, square=True)
+    if plain is None:
+        return
+    rules = [rule for rule in ("none", "causal") if rule in bound.offer["attn"]]
+    for rule in rules:
+        yield WindowedSequence(bound, make_problem(plain.replace(attn=rule)))
+
+
+def _forms(parameter: Parameter) -> tuple[bool, ...]:
+    """Return whether a parameter is asked as a pair: by its default, or where a number raises."""
+    return (True,) if parameter.default.startswith(("(", "[")) else (False, True)
+
+
+def _listed(sizes: Iterable[Size]) -> str:
+    *most, last = map(str, sizes)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _answers(sequence: WindowedSequence, use: WindowUse) -> tuple[dict[Size, Array], str]:
+    """Return the outputs with each window that is answered, and what the last other one raised."""
+    answers: dict[Size, Array] = {}
+    raised = ""
+    for size in PAIRS if use.pair else SIZES:
+        try:
+            answers[size] = sequence.answer(use, size)
+        except CandidateError as error:
+            raised = str(error)
+    return answers, raised
+
+
+def _understood(
+    sequence: WindowedSequence, use: WindowUse, answers: Mapping[Size, Array]
+) -> WindowUse | None:
+    """Return the way with the first rule that all rows of all answers follow."""
+    if not answers:
+        return None
+    every = PAIRS if use.pair else SIZES
+    left_out = {size for size in every if size not in answers}
+    whole = bool(left_out) and left_out == {n for n in SIZES if LENGTH % n}
+    if left_out and not whole:
+        return None
+    for rule in PAIR_RULES if use.pair else RULES:
+        found = replace(use, rule=rule, whole=whole, causal=(sequence.problem.is_causal,))
+        departing = (
+            sequence.departs(found, size, output, range(LENGTH)) for size, output in answers.items()
+        )
+        if all(row is None for row in departing):
+            return found
+    return None
+
+
+def _with_causal_rule(
+    bound: Convention, use: WindowUse, answers: Mapping[Size, Array]
+) -> WindowUse:
+    """Return the way for both kinds of problems, where one with the causal rule follows it too."""
+    for sequence in small_sequences(bound):
+        if sequence.problem.is_causal in use.causal:
+            continue
+        with suppress(CandidateError), attributed(bound.subject):
+            departing = (
+                sequence.departs(use, size, sequence.answer(use, size), range(LENGTH))
+                for size in answers
+            )
+            if all(row is None for row in departing):
+                return replace(use, causal=(*use.causal, sequence.problem.is_causal))
+    return use

@@ -1,0 +1,155 @@
+"""Attention within a window of keys: numbers, pairs, switches and blocks, right and wrong."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def attend(q, k, v, keep):
+    """Return attention of (N, H, L, D) to the keys that are kept."""
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    return scores.masked_fill(~keep, -torch.inf).softmax(-1) @ v
+
+
+def behind(q, k):
+    """Return how far each key lies behind each row, (L, S)."""
+    return torch.arange(q.shape[-2])[:, None] - torch.arange(k.shape[-2])
+
+
+def causal_window(q, k, v, window: int):
+    """Right: a row sees itself and the window - 1 keys before it."""
+    distance = behind(q, k)
+    return attend(q, k, v, (distance >= 0) & (distance < window))
+
+
+def shorter_from_row_64(q, k, v, window: int):
+    """Wrong: rows from 64 on see a key less."""
+    distance = behind(q, k)
+    size = torch.full((q.shape[-2], 1), window)
+    size[64:] -= int(window > 1)
+    return attend(q, k, v, (distance >= 0) & (distance < size))
+
+
+def raises_beyond(q, k, v, window: int):
+    """Wrong: a window longer than the sequence raises, unless it is twice as long."""
+    distance = behind(q, k)
+    torch.zeros(q.shape[-2])[window if q.shape[-2] < window < 2 * q.shape[-2] else 0]
+    return attend(q, k, v, (distance >= 0) & (distance < window))
+
+
+def refuses_beyond(q, k, v, window: int):
+    """Right: such a window is refused on purpose, unless it is twice all keys."""
+    if q.shape[-2] < window < 2 * q.shape[-2]:
+        raise ValueError("the window is longer than the sequence")
+    return causal_window(q, k, v, window)
+
+
+def on_both_sides(q, k, v, window_size=None):
+    """Right: half of the window lies on either side."""
+    if window_size is None:
+        return attend(q, k, v, behind(q, k) == behind(q, k))
+    return attend(q, k, v, behind(q, k).abs() <= window_size // 2)
+
+
+def less_of_eights(q, k, v, window_size=None):
+    """Wrong: windows that 8 divides have a key less on the right."""
+    if window_size is None:
+        return on_both_sides(q, k, v)
+    half, distance = window_size // 2, behind(q, k)
+    right = half - (window_size % 8 == 0)
+    return attend(q, k, v, (distance <= half) & (-distance <= right))
+
+
+def by_sides(q, k, v, window_size=(-1, -1)):
+    """Right: keys to the left and to the right, -1 for all."""
+    left, right = window_size
+    keep = (behind(q, k) <= left) | torch.tensor(left < 0)
+    return attend(q, k, v, keep & ((-behind(q, k) <= right) | torch.tensor(right < 0)))
+
+
+def sides_exchanged_from_31(q, k, v, window_size=(-1, -1)):
+    """Wrong: where the left side is longer than 31, the sides are exchanged."""
+    left, right = window_size
+    return by_sides(q, k, v, (right, left) if left > 31 else (left, right))
+
+
+def in_blocks(q, k, v, window):
+    """Right: rows are cut into blocks of the window, which has to divide their number."""
+    size = min(window, q.shape[-2])
+    parts = (each.unflatten(-2, (-1, size)) for each in (q, k, v))
+    q, k, v = parts
+    every = torch.ones(size, size, dtype=torch.bool)
+    return attend(q, k, v, every).flatten(-3, -2)
+
+
+def ignored(q, k, v, window=None):
+    """Unknown: the window is never read."""
+    return on_both_sides(q, k, v)
+
+
+def dilated(q, k, v, window=None):
+    """Unknown: every window-th key is seen."""
+    return attend(q, k, v, behind(q, k) % (window or 1) == 0)
+
+
+def a_mistake(q, k, v, window=None):
+    """Unknown: each window raises."""
+    return on_both_sides(q, k, v) if window is None else q[window.left]
+
+
+class Switched(nn.Module):
+    """Right: the window acts where a switch of the constructor says so."""
+
+    def __init__(self, embed_dim, num_heads, sliding_window=4096, *, use_sliding_window=False):
+        super().__init__()
+        self.num_heads = num_heads
+        self.window = sliding_window if use_sliding_window else None
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def keep(self, q, k):
+        """Return the keys that are kept."""
+        distance = behind(q, k)
+        window = distance.numel() if self.window is None else self.window
+        return (distance >= 0) & (distance < window)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        parts = (self.q_proj(x), self.k_proj(x), self.v_proj(x))
+        q, k, v = (p.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for p in parts)
+        return self.out_proj(attend(q, k, v, self.keep(q, k)).transpose(1, 2).flatten(2))
+
+
+class SwitchedShort(Switched):
+    """Wrong: windows of more than 16 keys have as many."""
+
+    def keep(self, q, k):
+        """Return the keys that are kept."""
+        if self.window is not None and q.shape[-2] > 16:
+            self.window = min(self.window, 16)
+        return super().keep(q, k)
+
+
+class WithTheRule(nn.Module):
+    """Right: the window of a call acts where the causal rule does."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv_proj = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x, is_causal=False, window=None):
+        """Return (N, L, E)."""
+        parts = self.qkv_proj(x).chunk(3, -1)
+        q, k, v = (p.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for p in parts)
+        distance = behind(q, k)
+        keep = distance == distance
+        if is_causal:
+            keep = distance >= 0 if window is None else (distance >= 0) & (distance <= window)
+        return self.out_proj(attend(q, k, v, keep).transpose(1, 2).flatten(2))
+
+
+given = WithTheRule(8, 2)

@@ -1,0 +1,142 @@
+"""What a window means is found by small calls, and judged at further sizes and lengths."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.checks.windows import NAME
+from mha_parity.core.features import SQUARE
+from mha_parity.core.parameters import Role, Status
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.conventions.window_use import ALL, BLOCKS, PAIR_RULES, RULES, WindowUse
+from subject_checks import checks_of
+
+judged = checks_of("windows.py", cases=60, dtypes=("float64",))
+BEFORE = "of w, row i sees the keys i - w + 1 to i"
+
+
+@pytest.mark.parametrize(
+    ("name", "meanings"),
+    [
+        ("causal_window", {"window": BEFORE}),
+        ("refuses_beyond", {"window": BEFORE}),
+        (
+            "on_both_sides",
+            {"window_size": f"of w, row i sees the keys i - w // 2 to i + w // 2, {SQUARE}"},
+        ),
+        (
+            "by_sides",
+            {
+                "window_size": "of (left, right), row i sees the keys i - left to i + right, "
+                f"{SQUARE}"
+            },
+        ),
+        (
+            "in_blocks",
+            {
+                "window": "of w, row i sees the keys of its own block of w, of those counted from "
+                "row 0"
+            },
+        ),
+        (
+            "Switched",
+            {"sliding_window": BEFORE, "use_sliding_window": "True where a window is passed"},
+        ),
+        (
+            "WithTheRule",
+            {"window": "of w, row i sees the keys i - w to i, with the causal rule alone"},
+        ),
+    ],
+)
+def test_right_ones_pass_and_are_said(name: str, meanings: dict[str, str]) -> None:
+    """The window is tried; kills a window that is left at its default, or named otherwise."""
+    verdict = judged(name)
+    assert Outcome.PASS is verdict.outcome, verdict
+    said = {each.name: each for each in verdict.parameters if each.role is Role.WINDOW}
+    assert meanings == {each: parameter.meaning for each, parameter in said.items()}
+    assert {Status.TRIED} == {each.status for each in said.values()}
+    assert any(NAME == row.name and row.cases for row in verdict.checks)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "shorter_from_row_64",
+            "in row 64, which should see keys 33 to 64, and sees keys 34 to 64",
+        ),
+        ("less_of_eights", "which should see keys 0 to 8, and sees keys 0 to 7"),
+        (
+            "sides_exchanged_from_31",
+            "in row 0, which should see keys 0 to 16, and sees keys 0 to 32",
+        ),
+        ("SwitchedShort", "in row 31, which should see keys 0 to 31, and sees keys 16 to 31"),
+        ("raises_beyond", "with `window` = 15 at L = 12 it raised IndexError"),
+    ],
+)
+def test_wrong_ones_fail_by_the_rows_that_are_off(name: str, said: str) -> None:
+    """Each follows its rule in the small calls, and passes without this check."""
+    verdict = judged(name, max_failures=0, diagnose=True)
+    assert Outcome.FAIL is verdict.outcome, verdict
+    assert {NAME} == {each.check_result.check for each in verdict.failures}
+    assert said in verdict.diagnosis[0].title
+    assert "look at its bounds" in verdict.diagnosis[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("ignored", "2, 3, 4 and 5 change nothing"),
+        ("dilated", "2, 3, 4 and 5 are attention within no window that is known"),
+        ("a_mistake", "no call was answered with one: raised AttributeError"),
+    ],
+)
+def test_a_window_that_is_not_understood_is_no_green(name: str, reason: str) -> None:
+    """The run is inconclusive and names the way out, with which it passes."""
+    verdict = judged(name)
+    assert Outcome.INCONCLUSIVE is verdict.outcome, verdict
+    assert f"no case passed `window` (window): {reason}" in verdict.sentence.replace(
+        "the rows that it answers with ", ""
+    )
+    assert "--masks" not in verdict.sentence
+    assert "exclude it with --without window" in verdict.sentence
+    assert Outcome.PASS is judged(name, without=("window",)).outcome
+
+
+def test_a_given_layer_is_asked_with_windows_of_its_calls() -> None:
+    """It has weights of its own, so its rows are those of the cases."""
+    verdict = judged("given", cases=120, dtypes=("float32",))
+    assert Outcome.PASS is verdict.outcome, verdict
+    (window,) = (each for each in verdict.parameters if "window" == each.name)
+    assert Status.TRIED is window.status
+
+
+@pytest.mark.parametrize("rule", [*RULES, *PAIR_RULES])
+def test_no_two_rules_are_alike_and_each_row_sees_itself(rule: tuple[str, str]) -> None:
+    """Of windows of 2, 3, 4 and 5 rows in a sequence of 8: small calls tell each from others."""
+
+    def seen(each: tuple[str, str]) -> list[tuple[int, int]]:
+        use = WindowUse("call.window", each)
+        return [use.keys_of(row, size, 8) for size in (2, 3, 4, 5) for row in range(8)]
+
+    group = RULES if rule in RULES else PAIR_RULES
+    assert [rule] == [each for each in group if seen(each) == seen(rule)]
+    assert all(first <= at % 8 < end for at, (first, end) in enumerate(seen(rule)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "keys", "said"),
+    [
+        (("w", "w"), (2, 9), "i - w to i + w"),
+        (("w - 1", ALL), (3, 12), "i - w + 1 to S - 1"),
+        ((ALL, "(w - 1) // 2"), (0, 7), "0 to i + (w - 1) // 2"),
+        ((BLOCKS, BLOCKS), (3, 6), "its own block"),
+    ],
+)
+def test_a_rule_says_which_keys_a_row_sees(
+    rule: tuple[str, str], keys: tuple[int, int], said: str
+) -> None:
+    """Row 5 of 12 with a window of 3."""
+    use = WindowUse("call.window", rule)
+    assert keys == use.keys_of(5, 3, 12)
+    assert said in use.meaning
