@@ -111,3 +111,33 @@ class EqualAlone(InParts):
         if self.n_kv_heads != self.n_heads:
             raise NotImplementedError("grouped heads come later")
         return rows
+
+
+class FoldedRows(InParts):
+    """Right: the query heads of a group stand behind each other as rows, of one key head."""
+
+    def mask_of_all(self, allow, times):
+        """Return the mask for the rows of all heads of a group."""
+        return allow.repeat(1, times, 1)[:, None]
+
+    def forward(self, x, allow=None):
+        """Return (N, L, E); allow: booleans (N, L, L), True where a row may look."""
+        samples, length, _ = x.shape
+        groups, times = self.n_kv_heads, self.n_heads // self.n_kv_heads
+        widths = [count * self.head_dim for count in (self.n_heads, groups, groups)]
+        q, k, v = self.qkv_proj(x).split(widths, dim=-1)
+        q, k, v = split(q, self.n_heads), split(k, groups), split(v, groups)
+        q = q.reshape(samples, groups, times * length, self.head_dim) * self.head_dim**-0.5
+        scores = q @ k.mT
+        if allow is not None:
+            scores = scores.masked_fill(~self.mask_of_all(allow, times), -torch.inf)
+        mixed = (scores.softmax(-1) @ v).view(samples, self.n_heads, length, self.head_dim)
+        return self.o_proj(merge(mixed))
+
+
+class FoldedRowsInTurn(FoldedRows):
+    """Wrong: each row of the mask is repeated, where the rows of a head follow those of another."""
+
+    def mask_of_all(self, allow, times):
+        """Return another mask than that of the heads, with several in a group."""
+        return allow.repeat_interleave(times, dim=1)[:, None]

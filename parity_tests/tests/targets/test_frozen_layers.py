@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.candidate import TargetError
+from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -29,6 +30,15 @@ def test_a_scale_of_a_frozen_configuration_stays_none() -> None:
     assert Outcome.PASS == right.outcome, right
     assert any("`drop_pairs`: True hides" in note for note in right.notes)
     assert Outcome.FAIL == pairs("PairsTransposed").outcome
+
+
+def test_a_switch_of_a_frozen_configuration_is_tried() -> None:
+    """It was set like an attribute, which raises: the right layer was left without a verdict."""
+    switched = checks_of("frozen_configs.py", cases=60, dtypes=("float64",))
+    right = switched("Switched")
+    assert Outcome.PASS == right.outcome, right
+    assert Status.TRIED in {each.status for each in right.parameters if "causal" == each.name}
+    assert Outcome.FAIL == switched("SwitchedLoosely").outcome
 
 
 def test_a_name_that_raises_is_said() -> None:

@@ -45,3 +45,13 @@ def test_as_many_key_heads_are_no_trial_of_fewer() -> None:
     tried = {each.name: each.status for each in verdict.parameters}
     assert Status.NOT_TRIED == tried["n_kv_heads"], tried
     assert "parameters not tried: n_kv_heads" in verdict.sentence
+
+
+def test_masks_of_rows_that_groups_repeat_are_judged_in_their_shape() -> None:
+    """Other shapes are taken where no heads share a key head alone: they raised, and it failed."""
+    right = check_subject("packed_groups.py:FoldedRows", cases=150)
+    assert Outcome.PASS == right.outcome, right
+    (mask,) = (each for each in right.parameters if "allow" == each.name)
+    assert Status.TRIED == mask.status
+    assert "taken as (N, L, S)" in mask.meaning
+    assert Outcome.FAIL == check_subject("packed_groups.py:FoldedRowsInTurn", cases=150).outcome

@@ -15,6 +15,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit.configurations import with_value
 from mha_parity.targets.fit.initial_draws import drawn_by_numpy
 from mha_parity.targets.fit.names import ROWS, is_weight, parts
 from mha_parity.targets.fit.names_in_code import globals_read
@@ -59,7 +60,7 @@ def new_layer(
         own = {p.name for p in named}
         for name, value in more.items():  # a switch may be one of the configuration
             if construction.config and name not in own:
-                setattr(given[construction.config], name, value)
+                given[construction.config] = with_value(given[construction.config], name, value)
             else:
                 given[name] = value
         positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY and p.name in given]

@@ -144,6 +144,17 @@ def _may_hold(held: object, value: object) -> bool:
     return held is None or type(held) is type(value) or (numbers and not whole)
 
 
+def with_value(config: Any, name: str, value: object) -> Any:
+    """Return a configuration with another value; a frozen one, which was made here, is changed."""
+    if isinstance(config, tuple):
+        return config._replace(**{name: value})  # type: ignore[attr-defined]  # a named one
+    if _is_frozen(type(config)):
+        object.__setattr__(config, name, value)
+    else:
+        setattr(config, name, value)
+    return config
+
+
 def _is_frozen(kind: type) -> bool:
     return is_dataclass(kind) and bool(getattr(kind, "__dataclass_params__").frozen)  # noqa: B009
 

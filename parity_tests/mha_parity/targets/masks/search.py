@@ -35,7 +35,7 @@ from mha_parity.targets.masks.query_rows import DROPS_QUERIES, QUERIES, with_row
 from mha_parity.targets.masks.requirement import MaskRequirement
 from mha_parity.targets.masks.served_shapes import (
     of_all_lengths,
-    of_few_queries,
+    of_other_sizes,
     serves_unequal,
     undisturbed,
     with_raising_documented,
@@ -79,7 +79,7 @@ def search(
             if not found.replaces_causal:
                 kept = (t for t in taken if t in found.taken or t.axes in asked.documented)
                 found = replace(found, taken=tuple(kept))
-            found = of_few_queries(experiment, found, asked.promised)
+            found = of_other_sizes(experiment, found, asked.promised)
             found = of_all_lengths(experiment, found, asked.promised)
             return with_raising_documented(experiments[-1], found, asked.demanded)
         raised = bool(tried.raised)

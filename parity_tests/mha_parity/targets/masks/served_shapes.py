@@ -20,6 +20,7 @@ UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
 LONG = (131, 137)  # (L, S) beyond what is done at once in tiles of 128
 # Fewer queries and keys than heads and samples, so that a slice of the first L cuts those.
 FEW, SAMPLES = 2, 3
+GROUPED = {"heads_count": 6, "kv_heads_count": 2}
 
 
 def undisturbed(
@@ -101,21 +102,26 @@ def of_all_lengths(
     return replace(found, taken=kept, short=axes)
 
 
-def of_few_queries(
+def of_other_sizes(
     experiment: MaskExperiment, found: MaskSearchResult, promised: tuple[Axes, ...]
 ) -> MaskSearchResult:
-    """Return what is taken without shapes that raise where L is below N and H, if others do not.
+    """Return what is taken without shapes that raise at other sizes, if others do not.
 
-    A target that cuts its mask by ``mask[:L, :L]`` takes (N, H, L, S) where L is no less than N and
-    H, by chance. A shape that is promised stays, and so do all where each raises.
+    Where L is below N and H: a target that cuts its mask by ``mask[:L, :L]`` takes (N, H, L, S)
+    where L is no less than these, by chance. With grouped heads: one that puts the rows of a group
+    behind each other repeats the axis of queries. A shape that is promised stays, and so do all
+    where each raises.
     """
-    case = experiment.problem.case
+    case, offer = experiment.problem.case, experiment.convention.offer
     samples = 1 if case.layout == "unbatched" else SAMPLES
-    sizes = {"queries": FEW, "keys": FEW, "batch": samples}
+    sizes = [{"queries": FEW, "keys": FEW, "batch": samples}]
+    if {"equal", "fewer"} <= {*offer["kv_heads"]}:
+        sizes.append(GROUPED)
     kept = tuple(
         each
         for each in found.taken
-        if each.axes in promised or experiment.answers(found.parameter, each, **sizes)
+        if each.axes in promised
+        or all(experiment.answers(found.parameter, each, **other) for other in sizes)
     )
     return replace(found, taken=kept) if kept else found
 
