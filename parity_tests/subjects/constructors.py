@@ -327,3 +327,11 @@ class LikeTorchsInverted(nn.MultiheadAttention):
     def forward(self, query, key, value, key_padding_mask):
         """Return (L, N, E)."""
         return super().forward(query, key, value, ~key_padding_mask, need_weights=False)[0]
+
+
+class DrawnByDepth(Layer):
+    """Weights are drawn narrower the more layers a model has."""
+
+    def __init__(self, embed_dim, num_heads, num_layers):
+        super().__init__(embed_dim, num_heads)
+        nn.init.normal_(self.out_proj.weight, std=0.02 * (2 * num_layers) ** -0.5)

@@ -211,3 +211,20 @@ class FlexibleDoubled(Flexible):
     """Wrong: the queries are doubled."""
 
     scale = 2.0
+
+
+def width_of_module(x, w_q, w_k, w_v, w_o, n_heads):
+    """Right: x is (L, E), and E that of the module."""
+    head_dim = d_model // n_heads
+    q, k, v = (
+        (x @ w).reshape(len(x), n_heads, head_dim).transpose(0, 1) for w in (w_q, w_k, w_v)
+    )
+    mixed = (q @ k.mT * head_dim**-0.5).softmax(-1) @ v
+    return mixed.transpose(0, 1).reshape(len(x), d_model) @ w_o
+
+
+def scale_of_module(x, w_q, w_k, w_v, w_o, n_heads):
+    """Wrong: the scale is that of the module, and the heads are as wide as the arrays say."""
+    q, k, v = ((x @ w).unflatten(-1, (n_heads, -1)).transpose(0, 1) for w in (w_q, w_k, w_v))
+    mixed = (q @ k.mT * d_k**-0.5).softmax(-1) @ v
+    return mixed.transpose(0, 1).flatten(1) @ w_o

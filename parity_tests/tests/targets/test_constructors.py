@@ -106,6 +106,11 @@ def test_a_required_window_is_tried_with_shorter_ones() -> None:
     assert said in [note.removesuffix(f", {SQUARE}") for note in verdict.notes]
 
 
+def test_a_number_of_layers_is_one() -> None:
+    """It was 0, as the place of a layer is: what divides by it was refused."""
+    assert Outcome.PASS is checked("DrawnByDepth").outcome
+
+
 def test_inputs_in_a_tuple_are_judged() -> None:
     """Three inputs of a layer in one argument, found by trial; exchanged ones are wrong."""
     verdict = checked("InATuple")

@@ -30,6 +30,15 @@ def test_functions_of_the_module_are_followed() -> None:
     assert Outcome.FAIL == judged("OfDoublingFunction", fail_fast=True).outcome
 
 
+def test_the_width_of_a_module_is_that_of_the_arrays() -> None:
+    """Of a function that takes the number of heads; the width of one head stays as it is."""
+    right = judged("width_of_module", cases=40)
+    assert Outcome.PASS == right.outcome, right
+    assert any("`d_model` of its module are set" in note for note in right.notes), right.notes
+    wrong = judged("scale_of_module", cases=40, fail_fast=True)
+    assert Outcome.FAIL == wrong.outcome, wrong
+
+
 def test_numbers_that_contradict_each_other_are_not_set() -> None:
     """Kills setting both: a scale by a wrong number of the module was made right so, and passed."""
     with pytest.raises(TargetError, match="no way to call it computes attention"):

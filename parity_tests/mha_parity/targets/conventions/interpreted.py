@@ -68,10 +68,11 @@ class InterpretedCalls(InterpretedLayers):
 
     @property
     def sizes_of_module(self) -> dict[str, str]:
-        """The numbers of its module that a layer reads in place of sizes of its own, by meaning."""
+        """The numbers of its module that it reads in place of sizes of its own, by meaning."""
         made = self.how.construction
-        own = made is None or made.has("heads", "head_dim", "width")
-        return {} if own else sizes_read(self.subject)
+        if made is None:
+            return numbers_read(self.subject)
+        return {} if made.has("heads", "head_dim", "width") else sizes_read(self.subject)
 
     def prepare(self, problem: Problem) -> Call:
         """Return the call with everything where the interpretation has it.
@@ -139,10 +140,7 @@ class InterpretedCalls(InterpretedLayers):
         function = self.subject
         if layer is not None:
             function = layer if callable(layer) else forward(layer)
-            numbers = self.sizes_of_module
-        else:
-            numbers = numbers_read(function)
-        if numbers:
+        if numbers := self.sizes_of_module:
             function = called_with_globals(function, self.subject, numbers, sizes)
         function = arguments.read_back(function)
         args, kwargs = positional_and_keyword(self._named[1], values)

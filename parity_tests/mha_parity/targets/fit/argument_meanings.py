@@ -70,6 +70,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),
     ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$"
       r"|^in(?!it)|^out"), ("width",)),
+    (r"^(n|num|nb|number_of)_?(\w+_)?layers?$", ("one_row", "zero")),  # a scale may depend on it
     (r"layer", ("zero",)),
     (r"^(weight_?)?init(iali[sz]er)?_?(std|stddev|range|scale|gain)$", ("one",)),
     (r"device", ("device",)),

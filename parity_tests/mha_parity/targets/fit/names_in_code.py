@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.fit.argument_meanings import meanings
+from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads
 from mha_parity.targets.fit.names import ROWS, parts
 
 if TYPE_CHECKING:
@@ -75,13 +75,17 @@ def sizes_read(kind: type) -> dict[str, str]:
 def numbers_read(function: Any) -> dict[str, str]:
     """Return heads and widths among the numbers of its module that a function reads, by meaning.
 
-    A function that takes no number of heads may read it of its module: none without that, nor of
-    what is decorated, since what is compiled has read it already. Other numbers stay as they are.
+    A function may read the number of heads of its module, or take it and read the width of all:
+    none without that, nor of what is decorated, since what is compiled has read it already. Other
+    numbers stay as they are: that of one head beside their number would be a scale of its own.
     """
     scope, code = getattr(function, "__globals__", {}), getattr(function, "__code__", None)
     numbers = {name for name in _names(code) if type(scope.get(name)) is int}
     meant = {name: meanings(name)[0] for name in sorted(numbers) if meanings(name)}
     found = {name: each for name, each in meant.items() if each in _OF_HEADS}
+    taken = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if "heads" in map(size_of_heads, taken):
+        return {name: each for name, each in found.items() if each == "width"}
     return found if "heads" in found.values() else {}
 
 
