@@ -254,9 +254,25 @@ class ScaledTwiceAtEights(Attention):
 class Wavy(Attention):
     """An exponential that errs by 1e-4 with the score."""
 
+    error = 1e-4
+
     def exp(self, x: Array) -> Array:
         """Err."""
-        return np.asarray(super().exp(x) * (1 + 1e-4 * np.sin(50 * x)))
+        return np.asarray(super().exp(x) * (1 + self.error * np.sin(50 * x)))
+
+
+class WavyInFloat32(Wavy):
+    """One that errs by the digits of float32."""
+
+    error = 1e-7
+
+
+class Underflows(Attention):
+    """Each sum of a row is 0."""
+
+    def exp(self, x: Array) -> Array:
+        """Return 0, of which NaN comes."""
+        return np.zeros_like(x)
 
 
 class StrictInASquare(Attention):
@@ -286,3 +302,18 @@ def test_what_held_out_attentions_taught(
     assert text in found.text
     assert "the weights read out are right" not in found.text
     assert "every key is seen" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (WavyInFloat32, "as digits of float32 do"),
+        (Underflows, "the weights are no softmax: rows of weights are NaN"),
+    ],
+)
+def test_weights_that_nothing_explains_are_said_as_they_are(
+    kind: type[Attention], text: str, caller: Callable[..., Caller]
+) -> None:
+    """Kills an exp that is called approximated by a rounding, and sums "nan … nan"."""
+    (found, *_) = cause_findings(run_experiments(caller(kind, PLAIN)))
+    assert text in found.text

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.compare import absolute_difference
 from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.experiments.rules import index_runs
@@ -114,11 +115,12 @@ def _by_keys(caller: Caller, problem: Problem, found: Influence) -> str:
 
 
 def _movement(first: Array, second: Array, axis: int) -> Array:
-    """Return the largest change of the output along an axis of (N, H, L, Dv); NaN is infinite."""
-    with np.errstate(invalid="ignore"):
-        difference = np.abs(first - second)
+    """Return the largest change of the output along an axis of (N, H, L, Dv).
+
+    It is infinite where a number becomes NaN, and 0 where NaN stays.
+    """
     others = tuple(i for i in range(4) if i != axis)
-    return np.asarray(np.nan_to_num(difference, nan=np.inf).max(axis=others))
+    return np.asarray(absolute_difference(first, second).max(axis=others))
 
 
 def _changed(problem: Problem, word: str, part: int) -> Problem:

@@ -65,6 +65,7 @@ LEAST_FACTOR = 1e-6  # a factor nearer to 0 than that is none, nor are factors t
 NEARLY_1 = 1e-3  # rows of weights that miss 1 by less are measured as sums
 LEAST_MISS = 1e-4  # of the worst miss: a reading that misses by less has another cause
 NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
+OF_FLOAT32 = 2.0**-20  # by which logarithms miss a line that are computed in float32
 
 
 def readings(caller: Caller) -> Iterator[SampleWeights]:
@@ -342,7 +343,8 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFin
     """Say of weights that fit nothing the two facts that narrow it down most."""
     sums = reading.weights.sum(axis=-1)
     first = (
-        "rows of weights sum to 1" if np.abs(sums - 1).max() < 1e-6
+        "rows of weights are NaN" if np.isnan(sums).all()
+        else "rows of weights sum to 1" if np.abs(sums - 1).max() < 1e-6
         else "rows of weights sum to 0" if np.abs(sums).max() < 1e-6
         else f"rows of weights sum to {sums.min():.4g} … {sums.max():.4g}"
     )  # fmt: skip
@@ -354,15 +356,16 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFin
             False,
         )
     if found is None:
-        return WeightsFinding(
-            f"the weights are no softmax: {first}, some are negative or 0", "", False
-        )
+        others = "" if np.isnan(sums).all() else ", some are negative or 0"
+        return WeightsFinding(f"the weights are no softmax: {first}{others}", "", False)
     slopes, misfit = transfer.slope(found)
     if misfit <= NEARLY_EXP:
+        few = misfit <= OF_FLOAT32
+        like = "digits of float32 do" if few else "an approximated exp does"
         return WeightsFinding(
             f"the weights are nearly those expected: their logarithms miss a line of slope "
-            f"{slopes.mean():.3g} by up to {misfit:.2g}, as an approximated exp does; {first}",
-            "call exp",
+            f"{slopes.mean():.3g} by up to {misfit:.2g}, as {like}; {first}",
+            "compute in the dtype of the inputs" if few else "call exp",
             understood=False,
         )
     return WeightsFinding(
