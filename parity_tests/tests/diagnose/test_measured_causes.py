@@ -307,7 +307,7 @@ def test_what_held_out_attentions_taught(
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (WavyInFloat32, "as digits of float32 do"),
+        (WavyInFloat32, "by up to 1e-07; rows of weights sum to 1"),
         (Underflows, "the weights are no softmax: rows of weights are NaN"),
     ],
 )

@@ -91,6 +91,8 @@ def _influence(caller: Caller, problem: Problem, word: str, axis: int) -> Influe
     first, *others = caller.ask_problems([problem, *changed])
     if len(others) < count or first.found is None or any(each.found is None for each in others):
         return None
+    if np.isnan(first.found).all():  # what is NaN throughout shows nothing
+        return None
     moved = np.array([_movement(first.found, np.asarray(each.found), axis) for each in others])
     expected = np.array([_movement(first.expected, each.expected, axis) for each in others])
     separate = np.where(expected > first.allowed, 0, moved)

@@ -360,12 +360,13 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFin
         return WeightsFinding(f"the weights are no softmax: {first}{others}", "", False)
     slopes, misfit = transfer.slope(found)
     if misfit <= NEARLY_EXP:
-        few = misfit <= OF_FLOAT32
-        like = "digits of float32 do" if few else "an approximated exp does"
+        # An exp of few digits errs by more than the digits of float32, or other things do.
+        is_exp = misfit > OF_FLOAT32
         return WeightsFinding(
             f"the weights are nearly those expected: their logarithms miss a line of slope "
-            f"{slopes.mean():.3g} by up to {misfit:.2g}, as {like}; {first}",
-            "compute in the dtype of the inputs" if few else "call exp",
+            f"{slopes.mean():.3g} by up to {misfit:.2g}{', as an approximated exp does' * is_exp}; "
+            f"{first}",
+            "call exp" if is_exp else "give all weights the digits of the inputs",
             understood=False,
         )
     return WeightsFinding(
