@@ -100,7 +100,7 @@ class CachedCalls:
         self.function = call.function if self.function is None else self.function
         named = self.bound.call_parameters
         args, kwargs = with_values(named, call.args, call.kwargs, given)
-        call = replace(call, function=self.function, args=args, kwargs=kwargs, pull=None)
+        call = replace(call, function=self.function, args=args, kwargs=kwargs, pull=None, reset="")
         result = call.make()
         self.bound.record(call)
         several = _several(result)

@@ -122,7 +122,8 @@ class Call:
 
     ``pull`` leads from the result to the gradients as an answer has them, where the case asks for
     them; it raises ``CandidateError`` where there are none. ``compiles``: it is of JAX's arrays.
-    ``remarks``: what is to be said of it once it was made.
+    ``remarks``: what is to be said of it once it was made. ``reset`` is the method of the target by
+    which it forgets what earlier calls left.
     """
 
     function: Callable[..., Any]
@@ -132,6 +133,7 @@ class Call:
     pull: Callable[[Any], dict[str, Array]] | None = None
     compiles: bool = False
     remarks: list[str] = field(default_factory=list)
+    reset: str = ""
 
     def make(self) -> Any:
         """Make the call; of JAX's arrays compiled as one program, where it can be traced.
@@ -144,6 +146,8 @@ class Call:
         """
         before_call_hook(self)
         with target_errors(bfloat16=any(x.dtype.name == "bfloat16" for _, x in self.given)):
+            if self.reset:
+                getattr(self.function, self.reset)()
             if self.compiles and not _as_they_stand.get():
                 with suppress(Exception):  # then it is made as it stands
                     if isinstance(self.function, JaxVJP):

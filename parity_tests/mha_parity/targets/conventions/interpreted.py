@@ -58,6 +58,7 @@ class InterpretedCalls(InterpretedLayers):
     # Where the output stands in what is returned; elsewhere sizes may agree, and shapes not tell.
     place: int | None = None
     left_out: frozenset[str] = frozenset()  # inputs that calls of self-attention are made without
+    reset = ""  # the method of a layer that is called before each call
 
     @property
     def filled_up(self) -> tuple[str, ...]:
@@ -145,7 +146,7 @@ class InterpretedCalls(InterpretedLayers):
         function = arguments.read_back(function)
         args, kwargs = positional_and_keyword(self._named[1], values)
         given = tuple(arguments.given)
-        call = Call(function, args, kwargs, given, compiles=arguments.of_jax)
+        call = Call(function, args, kwargs, given, compiles=arguments.of_jax, reset=self.reset)
         call = self.with_masks(call, arguments)
         return with_fitted_gradients(
             call, arguments, self.weight_leaves, self._lay(problem),

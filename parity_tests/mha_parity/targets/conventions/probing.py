@@ -23,6 +23,7 @@ from mha_parity.targets.conventions.cached_calls import use_cache_of
 from mha_parity.targets.conventions.claims import claimed_cases, is_drawn
 from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH
 from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
+from mha_parity.targets.conventions.resets import find_reset
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.conventions.window_calls import use_windows_of
@@ -76,6 +77,7 @@ def probe_offer(convention: Convention) -> None:
         convention.remarks = tuple(each for each in convention.remarks if each != CAUSAL)
     _try_claims(convention, failing)
     convention.offer = convention.offer | {"dtype": _dtypes(convention)}
+    find_reset(convention)
     use_cache_of(convention)
     use_windows_of(convention)
     find_log_sum_exp(convention)
