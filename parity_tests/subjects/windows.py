@@ -132,6 +132,34 @@ class SwitchedShort(Switched):
         return super().keep(q, k)
 
 
+class OfLargestLength(Switched):
+    """Right: its mask has as many rows as the window, which no sequence may pass."""
+
+    def __init__(self, embed_dim, num_heads, window_size=2048):
+        super().__init__(embed_dim, num_heads)
+        self.register_buffer("mask", torch.ones(window_size, window_size).tril().bool())
+
+    def keep(self, q, k):
+        """Return the keys that are kept."""
+        short = self.mask[: q.shape[-2], : k.shape[-2]]
+        return short & (behind(q, k) == behind(q, k))
+
+
+class OfPlane(Switched):
+    """Right: the rows are those of a window of a plane, of which the size says nothing here."""
+
+    def __init__(self, embed_dim, num_heads, window_size=(7, 7)):
+        super().__init__(embed_dim, num_heads)
+        self.window_size = window_size
+
+
+class OfContext(OfLargestLength):
+    """Right: its mask has as many rows as the largest length, by another name."""
+
+    def __init__(self, embed_dim, num_heads, context_window=256):
+        super().__init__(embed_dim, num_heads, context_window)
+
+
 class WithTheRule(nn.Module):
     """Right: the window of a call acts where the causal rule does."""
 

@@ -103,6 +103,14 @@ def test_a_window_that_is_not_understood_is_no_green(name: str, reason: str) -> 
     assert Outcome.PASS is judged(name, without=("window",)).outcome
 
 
+@pytest.mark.parametrize("name", ["OfLargestLength", "OfPlane", "OfContext"])
+def test_a_size_of_another_thing_is_no_window_of_keys(name: str) -> None:
+    """Kills every name with `window` as a mask: a plane's size, and a largest length."""
+    verdict = judged(name)
+    assert Outcome.PASS is verdict.outcome, verdict
+    assert [] == [each.name for each in verdict.parameters if each.role is Role.WINDOW]
+
+
 def test_a_given_layer_is_asked_with_windows_of_its_calls() -> None:
     """It has weights of its own, so its rows are those of the cases."""
     verdict = judged("given", cases=120, dtypes=("float32",))

@@ -89,6 +89,7 @@ class Convention(ABC):
     read_beside: tuple[tuple[str, MaskFormat], ...] = ()  # without which others are not read
     of_one_length: bool = False  # an object takes calls of the length alone that it was built for
     of_one_batch: bool = False  # the same may hold of the number of samples
+    bounds: frozenset[str] = frozenset()  # keys of sizes that are called after a window
     joins_heads: bool = False  # by a matrix of its own, which is filled with the identity
     # The parameters of the call that inputs, weights and sizes take: no masks.
     filled: frozenset[str] = frozenset()
@@ -171,7 +172,7 @@ class Convention(ABC):
 
     def _role(self, parameter: Parameter) -> Role:
         """Return what a parameter is for, as small calls showed where its name does not say it."""
-        if parameter.key in self.mask_switches:
+        if parameter.key in {*self.mask_switches, *self.bounds}:
             return Role.OTHER
         found = parameter.role is Role.OTHER and parameter.key in {*self.meanings, *self.untried}
         return Role.MASK if found else parameter.role
@@ -275,11 +276,10 @@ class Convention(ABC):
 
     def _planned(self, plan: MaskPlan, problem: Problem) -> dict[str, MaskArgument]:
         """Return what the plan passes for a problem; constructor and call ask one by one."""
-        if self._planned_last is None or not (
-            plan is self._planned_last[0] and problem is self._planned_last[1]
-        ):
-            self._planned_last = plan, problem, plan.passed(problem)
-        return self._planned_last[2]
+        last = self._planned_last
+        if last is None or plan is not last[0] or problem is not last[1]:
+            last = self._planned_last = plan, problem, plan.passed(problem)
+        return last[2]
 
     def answer_with(self, problem: Problem, given: Mapping[str, Any]) -> Answer:
         """Return the answer when these parameters are passed, by key, and no other mask."""

@@ -7,6 +7,7 @@ should be. A window whose rows are attention to no keys that a known rule has is
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -103,7 +104,9 @@ def use_windows_of(bound: Convention) -> None:
         if each.key in switches:
             continue
         use, reason = find_window(bound, each, switches)
-        if use is None:
+        if use is None and _is_bound(each, reason):
+            bound.bounds |= {each.key}
+        elif use is None:
             bound.untried[each.key] = reason
         else:
             found.append(use)
@@ -113,6 +116,17 @@ def use_windows_of(bound: Convention) -> None:
     else:
         bound.untried |= dict.fromkeys(switches, "no window was understood")
     bound.windows = tuple(found)
+
+
+def _is_bound(parameter: Parameter, reason: str) -> bool:
+    """Return whether a constructor's window is a size: two equal ones, of a plane, or the largest.
+
+    A layer that keeps a mask of that many rows raises where the sequence has more.
+    """
+    given = re.fullmatch(r"[(\[](\d+), (\d+)[)\]]", parameter.default)
+    of_plane = given is not None and given[1] == given[2]
+    raises = reason.startswith(f"{NO_ANSWER} one: raised RuntimeError")
+    return parameter.of == "constructor" and (of_plane or raises)
 
 
 def _where(bound: Convention, use: WindowUse) -> str:

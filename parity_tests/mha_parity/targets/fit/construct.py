@@ -12,7 +12,7 @@ import numpy as np
 from mha_parity.targets.fit import weights_by_name
 from mha_parity.targets.fit.argument_meanings import LENGTH, PACKED, LayerSizes, meanings
 from mha_parity.targets.fit.configurations import GIVEN, RecordingConfig, configuration
-from mha_parity.targets.fit.names import bias_parts
+from mha_parity.targets.fit.names import WINDOW, bias_parts
 from mha_parity.targets.fit.names_in_code import methods_called, names_called, strings_compared
 from mha_parity.targets.fit.weights_by_name import OF_WEIGHTS
 
@@ -280,6 +280,6 @@ def _is_given(name: str, default: object, meaning: str) -> bool:
         return isinstance(default, bool)
     if meaning in {"length", "samples", "most_samples"} and not isinstance(default, int):
         return False
-    if meaning == "length" and "window" in name:
+    if meaning == "length" and WINDOW.search(name.lower()):
         return False  # attention in a window is another one
     return not (isinstance(default, str | bool) or callable(default))  # a module of dropout is kept
