@@ -37,7 +37,6 @@ SIZES = (
     (65, 5, 8), (40, 20, 20), (129, 128, 31),
 )  # fmt: skip
 SELDOM = 4  # where each length is compiled, one of 4 is asked
-ROWS = 8  # that are compared at most: each takes a call of its own
 
 
 def check_windows(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
@@ -88,20 +87,14 @@ def _departures(
 
 
 def _rows(length: int, size: int | tuple[int, int]) -> list[int]:
-    """Return the rows to compare: the first and last ones, and those at the window's borders."""
+    """Return the rows to compare, the first and last ones, and those at the window's borders.
+
+    Each takes a call of its own.
+    """
     left = size if isinstance(size, int) else size[0]
-    wanted = (
-        0,
-        left,
-        length - 1,
-        left - 1,
-        length - 1 - left,
-        left + 1,
-        length // 2,
-        64,
-        length - 2,
-    )
-    return sorted({row for row in wanted if 0 <= row < length})[:ROWS]
+    middle, last = length // 2, length - 1
+    wanted = {0, left - 1, left, left + 1, middle, 64, last - left, last - 1, last}
+    return sorted(row for row in wanted if 0 <= row < length)
 
 
 def _seen(sequence: WindowedSequence, row: int, expected: tuple[int, int], found: Array) -> str:

@@ -125,7 +125,7 @@ def _is_bound(parameter: Parameter, reason: str) -> bool:
     """
     given = re.fullmatch(r"[(\[](\d+), (\d+)[)\]]", parameter.default)
     of_plane = given is not None and given[1] == given[2]
-    raises = reason.startswith(f"{NO_ANSWER} one: raised RuntimeError")
+    raises = re.match(f"{NO_ANSWER} one: raised (Runtime|Value)Error", reason) is not None
     return parameter.of == "constructor" and (of_plane or raises)
 
 
