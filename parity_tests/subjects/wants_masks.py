@@ -129,3 +129,28 @@ def unscaled(query, key, value, num_heads):
     return softmax_product(
         query * (query.shape[-1] // num_heads) ** 0.5, key, value, num_heads, None
     )
+
+
+class KeepsByItsMask(RepeatsItsMask):
+    """Right: a mask (N, L, S), or broadcast to it, keeps where it is not 0; it may not be left out."""
+
+    def kept(self, mask):
+        """Return the mask (N, 1, L, S)."""
+        return mask.unsqueeze(1) != 0
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E)."""
+        parts = (each(x) for each in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (split(each, self.heads) for each in parts)
+        scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~self.kept(mask), -torch.inf)
+        return self.o_proj(merge(scores.softmax(-1) @ v))
+
+
+class KeepsByEachMask(KeepsByItsMask):
+    """Wrong: the first head sees all keys."""
+
+    def kept(self, mask):
+        """Return the mask (N, H, L, S)."""
+        kept = super().kept(mask).repeat(1, self.heads, 1, 1)
+        kept[:, 0] = True
+        return kept

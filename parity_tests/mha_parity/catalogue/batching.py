@@ -9,6 +9,7 @@ import numpy as np
 from mha_parity.cases.memory_layout import copy_in_layout
 from mha_parity.catalogue.base import Attention, Triple
 from mha_parity.catalogue.registry import register_bug
+from mha_parity.core.features import PLAIN
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -109,8 +110,8 @@ class StridesIgnored(Attention):
     def read(self, name: str) -> Array:
         """Return the first elements in memory of the array as it was presented."""
         array = getattr(self.problem, name)
-        if name not in self.unstrided:
-            return self.precise(array)
+        if name not in self.unstrided or self.case.memory == PLAIN["memory"]:
+            return self.precise(array)  # contiguous, with NaN around it
         shown = copy_in_layout(array, self.case.memory)
         buffer = shown if shown.base is None else np.asarray(shown.base)
         return self.precise(buffer.ravel(order="K")[: array.size].reshape(array.shape))

@@ -172,7 +172,8 @@ class _Session:
             return by_size
         causes = self.measurements.causes
         confirmed = self.confirmed(fits)  # each of two bugs alone is contradicted
-        combined = self.combined(every, fits, failing, alone=bool(causes))
+        numbers = any(not each.is_nan for each in failing)  # NaN alone comes of many a pair
+        combined = self.combined(every, fits, failing, alone=bool(causes)) if numbers else []
         both = [f for f in combined if f.share >= MIN_CONFIDENT_SHARE]
         if both:
             return self.diagnoses(both)

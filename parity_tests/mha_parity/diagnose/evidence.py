@@ -113,6 +113,11 @@ class Observation:
             return Attention(self.problem).project()
 
     @property
+    def is_nan(self) -> bool:
+        """Whether the answer is NaN throughout."""
+        return self.answer is not None and bool(np.isnan(as_float64(self.answer.output)).all())
+
+    @property
     def right(self) -> Prediction:
         """The right answer."""
         return self.of(Attention)

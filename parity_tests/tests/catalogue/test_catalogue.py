@@ -130,3 +130,12 @@ def test_needs_are_features() -> None:
     """A bug cannot need what no case has."""
     with pytest.raises(ValueError, match="`padding=wool` is no feature"):
         feature_values("attn=causal padding=wool")
+
+
+def test_contiguous_arrays_are_read_as_they_are_whatever_their_strides() -> None:
+    """Kills NaN around an array that is read for it: a pair of bugs then had NaN alone."""
+    kind = catalogue()["strides-ignored"].kinds[0]
+    for problem in (make_problem(case) for case in suite_cases("float64", SEED, 40)):
+        if problem.case.memory == "c":
+            right, found = (each(problem).answer().output for each in (Attention, kind))
+            np.testing.assert_array_equal(right, found)

@@ -58,6 +58,14 @@ def test_a_mask_that_may_not_be_left_out_hides_nothing() -> None:
     assert Outcome.FAIL == judged("RepeatsEachMask", fail_fast=True).outcome
 
 
+def test_a_mask_that_may_not_be_left_out_may_keep() -> None:
+    """Kills a search that ends at the first mask that is answered: all that it hides is NaN."""
+    verdict = judged("KeepsByItsMask", cases=60)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any("`mask`: True keeps" in note for note in verdict.notes), verdict.notes
+    assert Outcome.FAIL == judged("KeepsByEachMask", cases=60, fail_fast=True).outcome
+
+
 def test_each_parameter_has_its_role() -> None:
     """A mask and a switch are named as such in one sentence."""
     assert "no case passed `mask` (mask), `causal` (causal switch): " in judged("of_two").sentence

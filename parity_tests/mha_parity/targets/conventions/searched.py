@@ -6,7 +6,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mha_parity.core.candidate import Answer, TargetError
+from mha_parity.core.compare import as_float64
 from mha_parity.targets.conventions.base import NEARLY_KEYS
 from mha_parity.targets.conventions.interpreted import InterpretedCalls
 from mha_parity.targets.conventions.optional_arguments import without_unread_pair
@@ -195,4 +198,7 @@ class SearchedCalls(InterpretedCalls):
         result = self.prepare(problem).make()
         if self.layers is not None:
             self.layers.answered = True
-        return self.answer(problem, result)
+        answer = self.answer(problem, result)
+        if self.layers is not None and np.isnan(as_float64(answer.output)).all():
+            self.layers.answered = False  # of a mask that hides all: others are tried, too
+        return answer
