@@ -74,6 +74,14 @@ def sides_exchanged_from_31(q, k, v, window_size=(-1, -1)):
     return by_sides(q, k, v, (right, left) if left > 31 else (left, right))
 
 
+def without_the_rule(q, k, v, is_causal=False, window=None):
+    """Doubtful: with the causal rule the window is not read, which the report says."""
+    distance = behind(q, k)
+    if is_causal:
+        return attend(q, k, v, distance >= 0)
+    return attend(q, k, v, distance.abs() < (distance.numel() if window is None else window))
+
+
 def in_blocks(q, k, v, window):
     """Right: rows are cut into blocks of the window, which has to divide their number."""
     size = min(window, q.shape[-2])

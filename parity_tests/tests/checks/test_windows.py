@@ -32,6 +32,13 @@ BEFORE = "of w, row i sees the keys i - w + 1 to i"
             },
         ),
         (
+            "without_the_rule",
+            {
+                "window": "of w, row i sees the keys i - w + 1 to i + w - 1, without the causal "
+                f"rule alone, {SQUARE}"
+            },
+        ),
+        (
             "in_blocks",
             {
                 "window": "of w, row i sees the keys of its own block of w, of those counted from "

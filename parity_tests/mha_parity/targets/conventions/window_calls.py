@@ -131,9 +131,10 @@ def _is_bound(parameter: Parameter, reason: str) -> bool:
 
 def _where(bound: Convention, use: WindowUse) -> str:
     """Say where alone a window was asked for, if others are offered."""
-    rule = use.causal == (True,) and not bound.hides_future
+    several = {"none", "causal"} <= {*bound.offer["attn"]} and len(use.causal) == 1
+    rule = f", with{'' if use.causal[0] else 'out'} the causal rule alone" if several else ""
     unlike = "cross" in bound.offer["inputs"] and UNLIKE_LENGTHS not in bound.reasons
-    return f"{', with the causal rule alone' * rule}{f', {SQUARE}' * unlike}"
+    return f"{rule}{f', {SQUARE}' * unlike}"
 
 
 def find_window(
