@@ -75,11 +75,20 @@ def sides_exchanged_from_31(q, k, v, window_size=(-1, -1)):
 
 
 def without_the_rule(q, k, v, is_causal=False, window=None):
-    """Doubtful: with the causal rule the window is not read, which the report says."""
+    """Unknown: with the causal rule the window is not read."""
     distance = behind(q, k)
     if is_causal:
         return attend(q, k, v, distance >= 0)
     return attend(q, k, v, distance.abs() < (distance.numel() if window is None else window))
+
+
+def nothing_with_the_rule(q, k, v, is_causal=False, window=None):
+    """Wrong: with the causal rule a window of one key has none."""
+    distance = behind(q, k)
+    size = distance.numel() if window is None else window
+    if is_causal:
+        return attend(q, k, v, (distance >= int(size == 1)) & (distance < size))
+    return attend(q, k, v, distance.abs() < size)
 
 
 def in_blocks(q, k, v, window):
@@ -159,6 +168,14 @@ class OfPlane(Switched):
     def __init__(self, embed_dim, num_heads, window_size=(7, 7)):
         super().__init__(embed_dim, num_heads)
         self.window_size = window_size
+
+
+class OfSwitch(Switched):
+    """Right: a switch of something else, with no size beside it."""
+
+    def __init__(self, embed_dim, num_heads, *, use_window=False):
+        super().__init__(embed_dim, num_heads)
+        self.use_window = use_window
 
 
 class OfContext(OfLargestLength):

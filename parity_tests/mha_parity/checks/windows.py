@@ -51,13 +51,13 @@ def check_windows(bound: Convention, problem: Problem, number: int) -> Iterator[
     for use in bound.windows:
         if use.is_built and bound.own_weights is not None and bound.own_weights.built:
             continue
-        causal = use.causal[number % len(use.causal)]
         asked = -(-length // left) * left if use.whole else length
-        whole = plain_sequence(bound, problem, asked, HEAD_DIM, causal=causal)
-        if whole is not None:
-            yield NAME
-            sequence = WindowedSequence(bound, whole)
-            yield from _departures(sequence, use, (left, right) if use.pair else left)
+        for causal in use.causal:
+            whole = plain_sequence(bound, problem, asked, HEAD_DIM, causal=causal)
+            if whole is not None:
+                yield NAME
+                sequence = WindowedSequence(bound, whole)
+                yield from _departures(sequence, use, (left, right) if use.pair else left)
 
 
 def _departures(
@@ -67,7 +67,8 @@ def _departures(
 
     A window that is refused on purpose is none of the target's.
     """
-    said = f"with `{use.name}` = {size} at L = {sequence.length}"
+    rule = " and the causal rule" if sequence.problem.is_causal else ""
+    said = f"with `{use.name}` = {size}{rule} at L = {sequence.length}"
     try:
         output = sequence.answer(use, size)
     except CandidateError as error:

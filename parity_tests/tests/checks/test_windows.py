@@ -32,13 +32,6 @@ BEFORE = "of w, row i sees the keys i - w + 1 to i"
             },
         ),
         (
-            "without_the_rule",
-            {
-                "window": "of w, row i sees the keys i - w + 1 to i + w - 1, without the causal "
-                f"rule alone, {SQUARE}"
-            },
-        ),
-        (
             "in_blocks",
             {
                 "window": "of w, row i sees the keys of its own block of w, of those counted from "
@@ -78,7 +71,8 @@ def test_right_ones_pass_and_are_said(name: str, meanings: dict[str, str]) -> No
             "in row 0, which should see keys 0 to 16, and sees keys 0 to 32",
         ),
         ("SwitchedShort", "in row 31, which should see keys 0 to 31, and sees keys 16 to 31"),
-        ("raises_beyond", "with `window` = 15 at L = 12 it raised IndexError"),
+        ("nothing_with_the_rule", "with `window` = 1 and the causal rule at L = 6"),
+        ("raises_beyond", "with `window` = 15 and the causal rule at L = 12 it raised IndexError"),
     ],
 )
 def test_wrong_ones_fail_by_the_rows_that_are_off(name: str, said: str) -> None:
@@ -94,6 +88,10 @@ def test_wrong_ones_fail_by_the_rows_that_are_off(name: str, said: str) -> None:
     ("name", "reason"),
     [
         ("ignored", "2, 3, 4 and 5 change nothing"),
+        (
+            "without_the_rule",
+            "with the causal rule its rows do not follow the window that they do without it",
+        ),
         ("dilated", "2, 3, 4 and 5 are attention within no window that is known"),
         ("a_mistake", "no call was answered with one: raised AttributeError"),
     ],
@@ -110,7 +108,7 @@ def test_a_window_that_is_not_understood_is_no_green(name: str, reason: str) -> 
     assert Outcome.PASS is judged(name, without=("window",)).outcome
 
 
-@pytest.mark.parametrize("name", ["OfLargestLength", "OfPlane", "OfContext"])
+@pytest.mark.parametrize("name", ["OfLargestLength", "OfPlane", "OfContext", "OfSwitch"])
 def test_a_size_of_another_thing_is_no_window_of_keys(name: str) -> None:
     """Kills every name with `window` as a mask: a plane's size, and a largest length."""
     verdict = judged(name)

@@ -37,6 +37,7 @@ SIZES: tuple[int, ...] = (2, 3, 4, 5)  # 2 and 4 divide the length
 PAIRS: tuple[tuple[int, int], ...] = ((2, 1), (1, 3), (3, 2))
 NO_RULE = "the rows that it answers with {} are attention within no window that is known"
 NO_EFFECT = "{} change nothing"
+UNLIKE_RULE = "with the causal rule its rows do not follow the window that they do without it"
 NOT_ASKED = "it is asked of self-attention of several lengths alone"
 
 
@@ -108,11 +109,15 @@ def use_windows_of(bound: Convention) -> None:
             bound.bounds |= {each.key}
         elif use is None:
             bound.untried[each.key] = reason
+        elif use.causal == (False,) and "causal" in bound.offer["attn"]:
+            bound.untried[each.key] = UNLIKE_RULE
         else:
             found.append(use)
             bound.meanings[each.key] = f"{use.meaning}{_where(bound, use)}"
     if found:
         bound.meanings |= dict.fromkeys(switches, "True where a window is passed")
+    elif len(switches) == len(named):  # none has a size: `use_window` alone is no mask
+        bound.bounds |= {*switches}
     else:
         bound.untried |= dict.fromkeys(switches, "no window was understood")
     bound.windows = tuple(found)
@@ -131,10 +136,9 @@ def _is_bound(parameter: Parameter, reason: str) -> bool:
 
 def _where(bound: Convention, use: WindowUse) -> str:
     """Say where alone a window was asked for, if others are offered."""
-    several = {"none", "causal"} <= {*bound.offer["attn"]} and len(use.causal) == 1
-    rule = f", with{'' if use.causal[0] else 'out'} the causal rule alone" if several else ""
+    rule = use.causal == (True,) and not bound.hides_future
     unlike = "cross" in bound.offer["inputs"] and UNLIKE_LENGTHS not in bound.reasons
-    return f"{rule}{f', {SQUARE}' * unlike}"
+    return f"{', with the causal rule alone' * rule}{f', {SQUARE}' * unlike}"
 
 
 def find_window(
