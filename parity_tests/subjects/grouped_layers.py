@@ -39,7 +39,27 @@ class Grouped(nn.Module):
         return self.out_proj(merge(weights @ self.repeated(v)))
 
 
+class Packed(Grouped):
+    """One Linear of queries, keys and values, of unlike numbers of heads."""
+
+    def __init__(self, embed_dim, num_heads, num_kv_heads):
+        super().__init__(embed_dim, num_heads, num_kv_heads)
+        del self.q_proj, self.k_proj, self.v_proj
+        kv_width = num_kv_heads * embed_dim // num_heads
+        self.widths = [embed_dim, kv_width, kv_width]
+        self.qkv_proj = nn.Linear(embed_dim, sum(self.widths))
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        counts = (self.num_heads, self.num_kv_heads, self.num_kv_heads)
+        parts = zip(self.qkv_proj(x).split(self.widths, -1), counts, strict=True)
+        q, k, v = (split(rows, count) for rows, count in parts)
+        weights = (q @ self.repeated(k).mT * q.shape[-1] ** -0.5).softmax(-1)
+        return self.out_proj(merge(weights @ self.repeated(v)))
+
+
 torch.manual_seed(3)
+packed = Packed(24, 4, 2)
 two_of_four = Grouped(24, 4, 2).double()
 one_of_six = Grouped(18, 6, 1).double()
 as_many = Grouped(24, 4, 4).double()

@@ -251,7 +251,7 @@ def fitted_entries(bound: Fitted, state: Mapping[str, Array], heads: int) -> Ite
     Raises
     ------
     TargetError
-        One is of another size than that of the queries says.
+        One is of another size than that of the queries says, or these are not square.
 
     """
     slots = {slot.path: slot for slot in bound.slots_for(heads) if slot.path in state}
@@ -259,7 +259,14 @@ def fitted_entries(bound: Fitted, state: Mapping[str, Array], heads: int) -> Ite
     if not of_queries:
         return
     count = sum(state[each.path].size for each in of_queries)
-    width = math.isqrt(count // len(of_queries[0].parts))
+    parts = len(of_queries[0].parts)
+    width = math.isqrt(count // parts)
+    if width * width * parts != count:
+        path = of_queries[0].path
+        raise TargetError(
+            f"got {path} {state[path].shape}, but should be {parts} square matrices of one width: "
+            "fewer key heads are read of arrays of their own; name the class."
+        )
     _require_heads(bound.name, width, heads)
     kv_heads = fewer_kv_heads(bound, state, heads)
     case = SMALL.replace(heads_count=heads, kv_heads_count=kv_heads, head_dim=width // heads)

@@ -76,6 +76,12 @@ def test_a_layer_with_fewer_key_heads_is_judged_with_as_many(name: str, kv_heads
     assert kv_heads == bound.own_weights.sizes["kv_heads_count"]
 
 
+def test_fewer_key_heads_in_one_array_are_refused_by_that() -> None:
+    """Kills the width of a square that the array is not: the sentence named one of 33."""
+    with pytest.raises(TargetError, match="fewer key heads are read of arrays of their own"):
+        bind(load.load(f"{SUBJECTS}/grouped_layers.py:packed"))
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
