@@ -29,7 +29,7 @@ from mha_parity.targets.conventions.canonical_layout import (
 from mha_parity.targets.conventions.log_sum_exp import LogSumExp
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
-from mha_parity.targets.fit.argument_meanings import alike_kv_heads, whole_windows
+from mha_parity.targets.fit.argument_meanings import alike_kv_heads, given_windows, whole_windows
 from mha_parity.targets.fit.roles import infer_inputs, is_no_input
 from mha_parity.targets.masks.mask_format import MaskArgument, MaskFormat
 
@@ -261,17 +261,17 @@ class Convention(ABC):
         return {k: p.value for k, p in self._mask_values(problem, "constructor.").items()}
 
     def _mask_values(self, problem: Problem, of: str) -> dict[str, MaskArgument]:
+        whole = given_windows(self._named[of == "call."], problem.case).items()
+        found = {f"{of}{name}": MaskArgument(size) for name, size in whole}
         if self._tried is not None:
-            found = {key: taken.hiding_nothing(problem) for key, taken in self.read_beside}
+            found |= {key: taken.hiding_nothing(problem) for key, taken in self.read_beside}
             tried = self._tried.items()
             found |= {k: v if isinstance(v, MaskArgument) else MaskArgument(v) for k, v in tried}
-        elif (plan := self.masks) is None:
-            found = {}
-        else:
+        elif (plan := self.masks) is not None:
             # A required mask has a plan before it is known whether the future is hidden.
             if plan.causal_inside != self.hides_future:
                 plan = self.masks = replace(plan, causal_inside=self.hides_future)
-            found = self._planned(plan, problem)
+            found |= self._planned(plan, problem)
         return {key.removeprefix(of): v for key, v in found.items() if key.startswith(of)}
 
     def _planned(self, plan: MaskPlan, problem: Problem) -> dict[str, MaskArgument]:
@@ -292,7 +292,8 @@ class Convention(ABC):
     def record(self, call: Call) -> None:
         """Keep which parameters a call passes, those that are filled up left out."""
         found = parameters.passed_keys(self._named[1], "call", call.args, call.kwargs)
-        idle = {f"call.{name}" for name in self.filled_up} - self._understood()
+        idle = {f"call.{e}" for e in whole_windows(self._named[1])}.difference(self._tried or ())
+        idle |= {f"call.{name}" for name in self.filled_up} - self._understood()
         self._record({key: differs for key, differs in found.items() if key not in idle})
 
     @property

@@ -62,10 +62,8 @@ class InterpretedCalls(InterpretedLayers):
 
     @property
     def filled_up(self) -> tuple[str, ...]:
-        """The required parameters that are neither inputs nor weights, and whole windows."""
-        tried = self._tried or ()
-        windows = (n for n in self.how.roles.windows if f"call.{n}" not in tried)
-        return (*self.how.roles.none, *windows)
+        """The required parameters that are neither inputs nor weights."""
+        return self.how.roles.none
 
     @property
     def sizes_of_module(self) -> dict[str, str]:

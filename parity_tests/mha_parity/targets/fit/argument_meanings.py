@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import inspect
     from collections.abc import Mapping, Sequence
 
+    from mha_parity.core.case import Case
+
 LENGTH = 128  # for which layers that keep a mask are built at least
 MOST_SAMPLES = 64  # for which layers that keep a cache have room at least
 PROBABILITY = re.compile(r"drop|(?<!^[wW])_p$|_prob")  # `proj_p`: of dropout behind a projection
@@ -63,6 +65,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^(ctx|context)_?(dim|width|channels?|features?|emb\w*)$", ("width",)),
     # Of a sequence, or of the rows that keys and values are made of.
     (r"^(ctx|context)_?size$", ("length", "width")),
+    (WINDOW.pattern, ("window", "length")),
     ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block_?size|n_?pos|position_emb|window"
       r"|seq|^t$|^(n|num|nb)_?(patch|token)(es|s)?$"), ("length",)),
     (r"^context$", ("length", "width")),
@@ -116,6 +119,7 @@ class LayerSizes:
         return {
             "width": width, "heads": self.heads, "head_dim": width // self.heads,
             "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
+            "window": 2 * self.length,  # half of it may lie on either side
             "samples": self.samples, "most_samples": max(MOST_SAMPLES, self.samples),
             "root": math.sqrt(width / self.heads),
             "inverse_root": 1 / math.sqrt(width / self.heads),
@@ -183,9 +187,19 @@ def alike_kv_heads(
 
 
 def whole_windows(named: Sequence[inspect.Parameter]) -> frozenset[str]:
-    """Return the required sizes of a window: they get the length, and nothing lies outside of it.
+    """Return the sizes of a window that are given: nothing lies outside of what they get.
 
-    Shorter ones are judged by a check of their own.
+    They are those that are required, or are numbers of rows by default. Shorter ones are judged by
+    a check of their own.
     """
     required = (each.name for each in named if each.default is each.empty)
-    return frozenset(name for name in required if WINDOW.search(name.lower()))
+    numbers = (each.name for each in named if type(each.default) is int and each.default > 0)
+    return frozenset(name for name in (*required, *numbers) if WINDOW.search(name.lower()))
+
+
+def given_windows(named: Sequence[inspect.Parameter], case: Case) -> dict[str, int]:
+    """Return a window in which all keys of a case lie for each that is a number by default."""
+    most = LayerSizes(1, 1, length=max(LENGTH, case.queries, case.keys)).value("window")
+    return {
+        e.name: most for e in named if e.default is not e.empty and e.name in whole_windows(named)
+    }

@@ -12,7 +12,7 @@ import numpy as np
 from mha_parity.targets.fit import weights_by_name
 from mha_parity.targets.fit.argument_meanings import LENGTH, PACKED, LayerSizes, meanings
 from mha_parity.targets.fit.configurations import GIVEN, RecordingConfig, configuration
-from mha_parity.targets.fit.names import WINDOW, bias_parts
+from mha_parity.targets.fit.names import bias_parts
 from mha_parity.targets.fit.names_in_code import methods_called, names_called, strings_compared
 from mha_parity.targets.fit.weights_by_name import OF_WEIGHTS
 
@@ -210,7 +210,7 @@ def _choices(
             choices.append([(each.name, "device")])
         elif each.name == LAYER_NUMBER:
             choices.append([(each.name, "zero")])
-        elif known and known[0] in GIVEN and _is_given(each.name, each.default, known[0]):
+        elif known and known[0] in GIVEN and _is_given(each.default, known[0]):
             choices.append([(each.name, meaning) for meaning in known])
     return choices
 
@@ -270,7 +270,7 @@ def _vectors(name: str) -> tuple[str, ...]:
     return ("vector",) if len(bias_parts(name)) == 1 else ("packed_vector", "vector")
 
 
-def _is_given(name: str, default: object, meaning: str) -> bool:
+def _is_given(default: object, meaning: str) -> bool:
     """Return whether an argument with a default is given: sizes of its own, not of a context."""
     if meaning == "width":
         # `row_dim=0, col_dim=1` are numbers of axes.
@@ -280,6 +280,4 @@ def _is_given(name: str, default: object, meaning: str) -> bool:
         return isinstance(default, bool)
     if meaning in {"length", "samples", "most_samples"} and not isinstance(default, int):
         return False
-    if meaning == "length" and WINDOW.search(name.lower()):
-        return False  # attention in a window is another one
     return not (isinstance(default, str | bool) or callable(default))  # a module of dropout is kept

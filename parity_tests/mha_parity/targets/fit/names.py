@@ -54,7 +54,7 @@ _LEAVES = frozenset({
 _WHOLES = tuple("".join(order) for order in permutations(ROWS))
 # Of the keys that a row sees by their distance.
 WINDOW = re.compile(
-    r"^(?!.*(context|ctx|mask|bias))(?![qkvx]_).*window(_?(size|len(gth)?|width))?$"
+    r"^(?!.*(context|ctx|mask|bias))(?![qkvx]_).*window(_?(size|len(gth)?|width|left|right))?$"
 )
 
 

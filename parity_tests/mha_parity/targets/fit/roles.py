@@ -115,11 +115,6 @@ class ParameterAssignment:
         return {**given, **dict.fromkeys(self.ones, 1)}
 
     @property
-    def windows(self) -> tuple[str, ...]:
-        """The parameters of a call that get a window in which all keys lie."""
-        return tuple(name for name in self.lengths if names.WINDOW.search(name.lower()))
-
-    @property
     def kv_heads(self) -> tuple[str, ...]:
         """The parameters of a call that get the number of key heads."""
         return tuple(name for name, meaning in self.sizes if (meaning,) == KV_HEADS)
