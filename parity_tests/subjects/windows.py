@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
@@ -206,3 +208,122 @@ class WithTheRule(nn.Module):
 
 
 given = WithTheRule(8, 2)
+
+
+def short_by_default(q, k, v, window: int = 4):
+    """Right: few keys are seen where the window is not passed."""
+    return causal_window(q, k, v, window)
+
+
+def ignored_from_row_150(q, k, v, window=None):
+    """Wrong: long sequences have no window."""
+    return on_both_sides(q, k, v, window if q.shape[-2] <= 150 else None)
+
+
+def filled_with_30(q, k, v, window_size=None):
+    """Wrong: keys outside of the window get a score of -30, which others lie below."""
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if window_size is not None:
+        scores = scores.masked_fill(behind(q, k).abs() > window_size, -30.0)
+    return scores.softmax(-1) @ v
+
+
+def masked(q, k, v, key_padding_mask=None, window=None):
+    """Right: a key is hidden by either."""
+    distance = behind(q, k)
+    keep = (distance.abs() < (distance.numel() if window is None else window))[None, None]
+    if key_padding_mask is not None:
+        keep = keep & ~key_padding_mask[:, None, None, :]
+    return attend(q, k, v, keep)
+
+
+def mask_dropped(q, k, v, key_padding_mask=None, window=None):
+    """Wrong: with a window the mask is not read."""
+    return masked(q, k, v, key_padding_mask if window is None else None, window)
+
+
+def mask_instead(q, k, v, key_padding_mask=None, window=None):
+    """Right, with a remark: a window is for calls without a mask."""
+    return masked(q, k, v, key_padding_mask, window if key_padding_mask is None else None)
+
+
+class OfHalves(nn.Module):
+    """Right: half of the window lies on either side, fewer keys than in the longest sequences."""
+
+    def __init__(self, embed_dim, num_heads, attention_window=512):
+        super().__init__()
+        self.num_heads, self.half = num_heads, attention_window // 2
+        self.qkv_proj = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        parts = self.qkv_proj(x).chunk(3, -1)
+        q, k, v = (p.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for p in parts)
+        heads = attend(q, k, v, behind(q, k).abs() <= self.half)
+        return self.out_proj(heads.transpose(1, 2).flatten(2))
+
+
+@dataclass
+class Sizes:
+    """Sizes of a layer."""
+
+    embed_dim: int = 64
+    num_heads: int = 8
+    sliding_window: int | None = 16
+
+
+class OfConfiguration(nn.Module):
+    """Right: its window is one of the sizes, and rows may be asked one by one."""
+
+    later = 0
+
+    def __init__(self, config: Sizes):
+        super().__init__()
+        self.num_heads, self.window = config.num_heads, config.sliding_window
+        self.qkv_proj = nn.Linear(config.embed_dim, 3 * config.embed_dim)
+        self.out_proj = nn.Linear(config.embed_dim, config.embed_dim)
+
+    def forward(self, x, past=None, use_cache=False):
+        """Return (N, L, E), and keys and values where they are asked for."""
+        parts = self.qkv_proj(x).chunk(3, -1)
+        q, k, v = (p.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for p in parts)
+        before = 0
+        if past is not None:
+            before = past[0].shape[-2]
+            k, v = (torch.cat(each, -2) for each in zip(past, (k, v), strict=True))
+        distance = behind(q, k) + before
+        window = distance.numel() if self.window is None else self.window
+        keep = (distance >= 0) & (distance < window + self.later * (before > 0))
+        out = self.out_proj(attend(q, k, v, keep).transpose(1, 2).flatten(2))
+        return (out, (k, v)) if use_cache else out
+
+
+class CachedLonger(OfConfiguration):
+    """Wrong: rows that are asked with the cache see a key more."""
+
+    later = 1
+
+
+class ConfiguredShort(OfConfiguration):
+    """Wrong: windows of more than 8 keys have one less."""
+
+    def __init__(self, config: Sizes):
+        super().__init__(config)
+        if self.window is not None and self.window > 8:
+            self.window -= 1
+
+
+class ReadByOthers(OfConfiguration):
+    """Right: what calls it makes a mask of the window."""
+
+    def __init__(self, config: Sizes):
+        super().__init__(config)
+        self.shown, self.window = config.sliding_window, None
+
+
+class IgnoredByRule(OfConfiguration):
+    """Unknown: a causal layer that never reads the window of its constructor."""
+
+    def __init__(self, embed_dim, num_heads, window=None):
+        super().__init__(Sizes(embed_dim, num_heads, None))

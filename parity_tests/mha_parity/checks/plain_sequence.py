@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def plain_sequence(
-    bound: Convention, problem: Problem, length: int, head_dim: int, *, causal: bool
+    bound: Convention, problem: Problem, length: int, head_dim: int, *, causal: bool, **masks: str
 ) -> Problem | None:
     """Return a plain problem of self-attention of several rows; None where there is none.
 
     Its layout is the one that small calls were made in: a cache is joined along the axis that the
     rows have in it, which a layer need not know of other layouts. A target that has weights of its
-    own is asked with these, in its sizes.
+    own is asked with these, in its sizes. ``masks`` are values of the axes of masks.
     """
     case, own = problem.case, bound.own_weights
     if "self" not in bound.offer["inputs"]:
@@ -34,5 +34,5 @@ def plain_sequence(
     small = plain_variant(alike, offer, length, length, head_dim, square=True)
     if small is None or (own is not None and own.length(length) < length):
         return None
-    small = small.replace(attn="causal") if causal else small
+    small = small.replace(**({"attn": "causal"} if causal else {}), **masks)
     return make_problem(small) if own is None else own.problem(make_problem(own.case(small)))

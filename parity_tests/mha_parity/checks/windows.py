@@ -1,7 +1,8 @@
 """Check that rows asked with a window are attention to the keys of that window.
 
 What a window means is found by small calls; here it is asked at further sizes and lengths, those
-that divide each other, are alike, or cover the whole among them. Each row should be the one that
+that divide each other, are alike, or cover the whole among them; beside a mask, with scores that no
+small negative number hides, and with the cache of the rows before. Each row should be the one that
 the target gives to the keys of its window alone.
 """
 
@@ -9,11 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mha_parity.checks.plain_sequence import plain_sequence
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference
+from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import REFUSES
-from mha_parity.targets.conventions.window_calls import WindowedSequence, alike
+from mha_parity.targets.conventions.cached_calls import CachedCalls, rows
+from mha_parity.targets.conventions.window_calls import WindowedSequence, alike, in_window
+from mha_parity.targets.conventions.window_use import BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +39,15 @@ HEAD_DIM = 3
 # Lengths, and sizes of the window on either side.
 SIZES = (
     (9, 4, 2), (13, 2, 5), (20, 8, 8), (6, 1, 2), (34, 16, 3), (11, 11, 10), (66, 32, 16),
-    (12, 15, 13), (17, 3, 1), (130, 64, 65), (70, 33, 7), (8, 7, 9), (96, 64, 64), (1, 2, 3),
-    (65, 5, 8), (40, 20, 20), (129, 128, 31),
+    (12, 15, 13), (17, 3, 1), (130, 64, 65), (70, 33, 7), (260, 33, 128), (8, 7, 9), (96, 64, 64),
+    (514, 256, 64), (129, 128, 31), (40, 20, 20), (1, 2, 3), (65, 5, 8),
 )  # fmt: skip
+MASKS = (("padding", ("bool", "lengths", "float")), ("attn", ("bool2d", "float2d")))
+SHIFT = 8.0  # of inputs: of float32 their scores would have too few digits
+CACHED = 20  # rows at most that are asked one by one
+BEGIN = 2  # rows whose cache is passed on
+OUTSIDE = "Beside a mask `{}` is left out: what is passed has to hide what lies outside of it too."
+NO_MASK = ", as if no mask were passed"
 SELDOM = 4  # where each length is compiled, one of 4 is asked
 
 
@@ -53,22 +65,48 @@ def check_windows(bound: Convention, problem: Problem, number: int) -> Iterator[
             continue
         asked = -(-length // left) * left if use.whole else length
         for causal in use.causal:
-            whole = plain_sequence(bound, problem, asked, HEAD_DIM, causal=causal)
-            if whole is not None:
-                yield NAME
-                sequence = WindowedSequence(bound, whole)
-                yield from _departures(sequence, use, (left, right) if use.pair else left)
+            for masks in _masks(bound, number, causal=causal):
+                whole = plain_sequence(bound, problem, asked, HEAD_DIM, causal=causal, **masks)
+                if whole is not None:
+                    yield NAME
+                    shifted = number % 3 == 2 and whole.case.dtype == "float64"
+                    sequence = WindowedSequence(bound, _shifted(bound, whole) if shifted else whole)
+                    yield from _findings(sequence, use, (left, right) if use.pair else left)
 
 
-def _departures(
+def _masks(bound: Convention, number: int, *, causal: bool) -> Iterator[dict[str, str]]:
+    """Yield no mask, then in every other case one that is offered, as values of an axis."""
+    yield {}
+    axis, values = MASKS[number // 2 % 2]
+    offered = [each for each in values if each in bound.offer[axis]]
+    if number % 2 and offered and not (causal and axis == "attn"):
+        yield {axis: offered[0]}
+
+
+def _shifted(bound: Convention, problem: Problem) -> Problem:
+    """Return a problem whose scores are far from 0: no fill of -30 hides keys of negative ones.
+
+    Query and key are opposite where they may differ; else the weights decide on the sign.
+    """
+    inputs = problem.query + np.asarray(SHIFT, problem.query.dtype)
+    changed = problem.replace(**dict.fromkeys(INPUTS, inputs))
+    if "cross" not in bound.offer["inputs"]:
+        return changed
+    keys = -inputs
+    return changed.replace(case=problem.case.replace(inputs="cross"), key=keys, value=keys)
+
+
+def _findings(
     sequence: WindowedSequence, use: WindowUse, size: int | tuple[int, int]
 ) -> Iterator[str]:
     """Yield the first row that is not attention to the keys of its window, or that a call raised.
 
     A window that is refused on purpose is none of the target's.
     """
-    rule = " and the causal rule" if sequence.problem.is_causal else ""
-    said = f"with `{use.name}` = {size}{rule} at L = {sequence.length}"
+    case = sequence.problem.case
+    rule = " and the causal rule" * (case.attn == "causal")
+    mask = " and a mask" * sequence.has_mask
+    said = f"with `{use.name}` = {size}{rule}{mask} at L = {sequence.length}"
     try:
         output = sequence.answer(use, size)
     except CandidateError as error:
@@ -77,14 +115,62 @@ def _departures(
         return
     row = sequence.departs(use, size, output, _rows(sequence.length, size))
     if row is None:
+        yield from _cached_findings(sequence, use, size, said)
         return
     first, end = sequence.keys_of(use, row, size)
-    expected = sequence.row(row, first, end)
-    found = output[:, row]
+    expected, found = sequence.row(row, first, end), output[:, row]
+    if sequence.has_mask and alike(sequence.row(row, 0, sequence.length), found):
+        yield REMARK + OUTSIDE.format(use.name)
+        return
     yield (
         f"{NAME}: {said} {describe_difference(expected, found)} in row {row}, which should see "
         f"{_keys(first, end)}{_seen(sequence, row, (first, end), found)}."
     )
+
+
+def _cached_findings(
+    sequence: WindowedSequence, use: WindowUse, size: int | tuple[int, int], said: str
+) -> Iterator[str]:
+    """Yield the first row that departs where rows are asked one by one, with a cache.
+
+    One that departs without a window too is a finding of another check.
+    """
+    bound, length = sequence.bound, min(sequence.length, CACHED)
+    alone = sequence.has_mask or sequence.problem.is_causal != bound.hides_future
+    if bound.cache is None or alone or use.whole or use.rule[0] == BLOCKS:
+        return
+    try:
+        with in_window(bound, use, size):
+            answers = _row_by_row(sequence, length)
+        plain = _row_by_row(sequence, length)
+    except CandidateError:
+        return
+    for row, found in answers.items():
+        first, _ = sequence.keys_of(use, row, size)
+        expected = sequence.row(row, first, row + 1)
+        if not alike(sequence.row(row, 0, row + 1), plain[row]):
+            return
+        if not alike(expected, found):
+            yield (
+                f"{NAME}: {said} {describe_difference(expected, found)} in row {row}, asked with "
+                f"the cache of those before it, which should see {_keys(first, row + 1)}"
+                f"{_seen(sequence, row, (first, row + 1), found)}."
+            )
+            return
+
+
+def _row_by_row(sequence: WindowedSequence, length: int) -> dict[int, Array]:
+    """Return the answers to rows that are asked one by one, each with the cache of those before."""
+    bound = sequence.bound
+    if bound.cache is None:
+        return {}
+    calls = CachedCalls(bound, bound.cache)
+    cache = calls.begin(rows(sequence.problem, 0, BEGIN))[1]
+    answers = {}
+    for row in range(BEGIN, length):
+        answer, cache = calls.go_on(rows(sequence.problem, row, row + 1), row, cache)
+        answers[row] = answer.output[:, 0]
+    return answers
 
 
 def _rows(length: int, size: int | tuple[int, int]) -> list[int]:
@@ -106,6 +192,8 @@ def _seen(sequence: WindowedSequence, row: int, expected: tuple[int, int], found
     for each in sorted(seen, key=lambda keys: abs(keys[0] - first) + abs(keys[1] - end)):
         if alike(sequence.row(row, *each), found):
             return f", and sees {_keys(*each)}"
+    if sequence.has_mask and alike(sequence.without_mask().row(row, *expected), found):
+        return NO_MASK
     return ""
 
 

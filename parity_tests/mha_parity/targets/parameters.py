@@ -198,12 +198,14 @@ def _shown(default: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
+# What is said in place of the default of what is read of a configuration.
+OF_CONFIGURATION = "of a configuration"
 # What a layer may keep its configuration under.
 _HOLDERS = r"self\.\w*(?:cfg|config|conf|args|opts?|hparams)\w*"
 
 
-def switches_of_config(subject: Any, config: str) -> tuple[Parameter, ...]:
-    """Return the causal switches that a class, or one above it, reads of its configuration.
+def read_of_config(subject: Any, config: str, wanted: Role) -> tuple[Parameter, ...]:
+    """Return what a class, or one above it, reads of its configuration for this role.
 
     No constructor and no call shows them. ``config`` is the constructor's argument that holds them.
     """
@@ -216,10 +218,10 @@ def switches_of_config(subject: Any, config: str) -> tuple[Parameter, ...]:
     read = re.findall(rf"\b{held}\.(\w+)\b", source)
     read += re.findall(rf"\bgetattr\(\s*{held}\s*,\s*[\"'](\w+)[\"']", source)
     return tuple(
-        Parameter(name=each, of="constructor", role=Role.CAUSAL, default="of a configuration")
+        Parameter(name=each, of="constructor", role=wanted, default=OF_CONFIGURATION)
         for each in dict.fromkeys(read)
-        if role(each, "constructor", default=False) is Role.CAUSAL
-    )  # fmt: skip
+        if role(each, "constructor", default=False) is wanted
+    )
 
 
 def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str, Any]:

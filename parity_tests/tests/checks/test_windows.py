@@ -46,6 +46,10 @@ BEFORE = "of w, row i sees the keys i - w + 1 to i"
             "WithTheRule",
             {"window": "of w, row i sees the keys i - w to i, with the causal rule alone"},
         ),
+        ("short_by_default", {"window": BEFORE}),
+        ("masked", {"window": f"of w, row i sees the keys i - w + 1 to i + w - 1, {SQUARE}"}),
+        ("OfHalves", {"attention_window": "of w, row i sees the keys i - w // 2 to i + w // 2"}),
+        ("OfConfiguration", {"sliding_window": BEFORE}),
     ],
 )
 def test_right_ones_pass_and_are_said(name: str, meanings: dict[str, str]) -> None:
@@ -72,6 +76,13 @@ def test_right_ones_pass_and_are_said(name: str, meanings: dict[str, str]) -> No
         ),
         ("SwitchedShort", "in row 31, which should see keys 0 to 31, and sees keys 16 to 31"),
         ("nothing_with_the_rule", "with `window` = 1 and the causal rule at L = 6"),
+        ("ignored_from_row_150", "with `window` = 33 at L = 260"),
+        ("filled_with_30", "which should see keys"),
+        ("mask_dropped", "with `window` = 3 and a mask at L = 17"),
+        ("mask_dropped", "which should see keys 0 to 2, as if no mask were passed"),
+        ("CachedLonger", "in row 2, asked with the cache of those before it, which should see"),
+        ("CachedLonger", "key 2, and sees keys 1 to 2"),
+        ("ConfiguredShort", "should see keys 0 to 10, and sees keys 1 to 10"),
         ("raises_beyond", "with `window` = 15 and the causal rule at L = 12 it raised IndexError"),
     ],
 )
@@ -88,6 +99,7 @@ def test_wrong_ones_fail_by_the_rows_that_are_off(name: str, said: str) -> None:
     ("name", "reason"),
     [
         ("ignored", "2, 3, 4 and 5 change nothing"),
+        ("IgnoredByRule", "2, 3, 4 and 5 change nothing"),
         (
             "without_the_rule",
             "with the causal rule its rows do not follow the window that they do without it",
@@ -153,3 +165,18 @@ def test_a_rule_says_which_keys_a_row_sees(
     use = WindowUse("call.window", rule)
     assert keys == use.keys_of(5, 3, 12)
     assert said in use.meaning
+
+
+def test_a_window_that_a_mask_replaces_is_said() -> None:
+    """It is no failure: whoever passes a mask may hide in it what lies outside of the window."""
+    verdict = judged("mask_instead")
+    assert Outcome.PASS is verdict.outcome, verdict
+    assert "Beside a mask `window` is left out" in " ".join(verdict.notes)
+
+
+def test_a_window_of_a_configuration_without_effect_is_no_mask() -> None:
+    """Layers of transformers keep it for what calls them: it is said that they do not use it."""
+    verdict = judged("ReadByOthers")
+    assert Outcome.PASS is verdict.outcome, verdict
+    assert [] == [each.name for each in verdict.parameters if each.role is Role.WINDOW]
+    assert "`sliding_window` of its configuration changes nothing." in verdict.notes

@@ -10,8 +10,6 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import Case
 from mha_parity.core.features import SQUARE, UNLIKE_LENGTHS
@@ -35,7 +33,7 @@ from mha_parity.targets.masks.mask_format import MaskArgument, MaskFormat
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mha_parity.core.features import Offer
     from mha_parity.core.own_weights import OwnWeights
@@ -51,7 +49,6 @@ PLAIN_LAYER = Case(seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3
 PLAIN_CORE = PLAIN_LAYER.replace(form="qkv", projection="none")
 # How the reason begins that an input which may be left out is not judged as the keys.
 NEARLY_KEYS = "only correlates with attention over it"
-GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +108,7 @@ class Convention(ABC):
         self.configured: tuple[Parameter, ...] = ()  # what is read of a configuration
         self.hides_future = False
         self._tried: Mapping[str, Any] | None = None
+        self.window_passed: Mapping[str, Any] = {}  # by key, in all calls that are prepared
         self._planned_last: tuple[MaskPlan, Problem, dict[str, MaskArgument]] | None = None
         self._built_with: tuple[Sequence[Any], Mapping[str, Any]] | None = None
         self.remarks: tuple[str, ...] = ()
@@ -229,7 +227,10 @@ class Convention(ABC):
         named = self._named[0]
         found = parameters.passed_keys(named, "constructor", args, kwargs)
         untried = alike_kv_heads(named, args, kwargs) | whole_windows(named)
-        alike = {f"constructor.{name}" for name in untried}.difference(self._tried or ())
+        alike = {f"constructor.{name}" for name in untried} - {
+            *(self._tried or ()),
+            *self.window_passed,
+        }
         self._record({key: differs for key, differs in found.items() if key not in alike})
         self._built_with = (args, kwargs)
         return self.subject(*args, **kwargs)
@@ -272,6 +273,7 @@ class Convention(ABC):
             if plan.causal_inside != self.hides_future:
                 plan = self.masks = replace(plan, causal_inside=self.hides_future)
             found |= self._planned(plan, problem)
+        found |= {key: MaskArgument(size) for key, size in self.window_passed.items()}
         return {key.removeprefix(of): v for key, v in found.items() if key.startswith(of)}
 
     def _planned(self, plan: MaskPlan, problem: Problem) -> dict[str, MaskArgument]:
@@ -292,7 +294,9 @@ class Convention(ABC):
     def record(self, call: Call) -> None:
         """Keep which parameters a call passes, those that are filled up left out."""
         found = parameters.passed_keys(self._named[1], "call", call.args, call.kwargs)
-        idle = {f"call.{e}" for e in whole_windows(self._named[1])}.difference(self._tried or ())
+        idle = {f"call.{name}" for name in whole_windows(self._named[1])}.difference(
+            self.window_passed
+        )
         idle |= {f"call.{name}" for name in self.filled_up} - self._understood()
         self._record({key: differs for key, differs in found.items() if key not in idle})
 
@@ -368,13 +372,6 @@ class Convention(ABC):
         """
         del problem, p
         return None
-
-    def generator_argument(self, named: Iterable[str], problem: Problem) -> dict[str, Any]:
-        """Return a NumPy generator under the first of the names it usually goes by."""
-        if self.library.name != "numpy":
-            return {}
-        taken = [name for name in GENERATORS if name in set(named)][:1]
-        return {name: np.random.default_rng(problem.case.seed) for name in taken}
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return what came back as an answer in canonical layout."""

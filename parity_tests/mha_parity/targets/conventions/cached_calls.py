@@ -280,12 +280,16 @@ def _output_place(bound: Convention, problem: Problem, several: list[Any]) -> in
 
 
 def rows(problem: Problem, first: int, end: int) -> Problem:
-    """Return the problem of these rows alone, which are queries, keys and values."""
+    """Return the problem of these rows alone, which are queries, keys and values; masks cut too."""
     cut: dict[int, Array] = {}
     changes: dict[str, Any] = {}
     for name in INPUTS:
         array = getattr(problem, name)
         changes[name] = cut.setdefault(id(array), array[:, first:end].copy())
+    if (padding := problem.key_padding_mask) is not None:
+        changes["key_padding_mask"] = padding[:, first:end].copy()
+    if (hidden := problem.attn_mask) is not None:
+        changes["attn_mask"] = hidden[..., first:end, first:end].copy()
     case = problem.case.replace(queries=end - first, keys=end - first)
     return problem.replace(case=case, **changes)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mha_parity.core.parameters import Role
 from mha_parity.targets.conventions.calls import Arguments
@@ -11,12 +13,24 @@ from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.conventions.calls import Call
     from mha_parity.targets.conventions.interpreted import InterpretedCalls
+
+GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called
+
+
+def generator_argument(
+    convention: Convention, named: Iterable[str], problem: Problem
+) -> dict[str, Any]:
+    """Return a NumPy generator under the first of the names it usually goes by."""
+    if convention.library.name != "numpy":
+        return {}
+    taken = [name for name in GENERATORS if name in set(named)][:1]
+    return {name: np.random.default_rng(problem.case.seed) for name in taken}
 
 
 def with_dropout_passed(

@@ -307,7 +307,8 @@ class Fitted(SearchedCalls):
             remarks.append(CAUSAL)
         elif not self.config_switches and is_causal_by_name(self):
             remarks.append(judge_by_name(self))
-        self.configured = () if self.hides_future else self.config_switches
+        causal = () if self.hides_future else self.config_switches
+        self.configured = (*causal, *self.config_windows)
         switches = [each.name for each in self.configured]
         if not self.fit.exact and documents_samples_first(self.subject):
             remarks.append(SAMPLES_FIRST)

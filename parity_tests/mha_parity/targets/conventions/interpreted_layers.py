@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
+from mha_parity.core.parameters import Role
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.calls import Arguments, target_errors
@@ -19,7 +20,7 @@ from mha_parity.targets.fit import full_width, weights, wider_input
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import Construction
-from mha_parity.targets.parameters import switches_of_config
+from mha_parity.targets.parameters import read_of_config
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -116,9 +117,17 @@ class InterpretedLayers(InstanceCalls):
     @property
     def config_switches(self) -> tuple[Parameter, ...]:
         """The causal switches that it reads of its configuration."""
+        return self._read_of_config(Role.CAUSAL)
+
+    @property
+    def config_windows(self) -> tuple[Parameter, ...]:
+        """The windows that it reads of its configuration."""
+        return self._read_of_config(Role.WINDOW)
+
+    def _read_of_config(self, wanted: Role) -> tuple[Parameter, ...]:
         made = self.how.construction
         named = made is not None and made.config
-        return switches_of_config(self.subject, named) if named else ()
+        return read_of_config(self.subject, named, wanted) if named else ()
 
     @property
     def bias_values(self) -> tuple[str, ...]:

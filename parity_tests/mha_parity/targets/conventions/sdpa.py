@@ -21,6 +21,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     only_sample,
     split_result,
 )
+from mha_parity.targets.conventions.dropout_argument import generator_argument
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.log_sum_exp import log_sum_exp_switches
 from mha_parity.targets.conventions.self_causal import take_as_causal
@@ -136,7 +137,7 @@ class SDPA(Convention):
 
         def asked(training: bool) -> Call:
             call = self.prepare(problem)
-            more = self.generator_argument(self._called.named, problem) | {
+            more = generator_argument(self, self._called.named, problem) | {
                 "dropout_p": p * training
             }
             return replace(call, kwargs={**call.kwargs, **more})

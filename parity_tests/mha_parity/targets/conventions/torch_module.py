@@ -18,6 +18,7 @@ from mha_parity.targets.conventions.attended_axis import BATCH_FIRST, mixes_samp
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, only_sample
+from mha_parity.targets.conventions.dropout_argument import generator_argument
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
 from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.conventions.self_causal import take_as_causal
@@ -209,7 +210,7 @@ class TorchModule(InstanceCalls):
 
         def asked(training: bool) -> Call:
             call = self.layer_call(set_mode(module, training), Arguments(problem, self.library))
-            more = self.generator_argument(self._called.named, problem)
+            more = generator_argument(self, self._called.named, problem)
             return replace(call, kwargs={**call.kwargs, **more})
 
         return asked
@@ -225,7 +226,7 @@ class TorchModule(InstanceCalls):
             return module
         options = {k: v for k, v in self._shape(problem, dropout) if self._made.takes(k)}
         if dropout:
-            options |= self.generator_argument(self._made.named, problem)
+            options |= generator_argument(self, self._made.named, problem)
         with target_errors():
             module = self.construct(problem.query.shape[-1], problem.num_heads, **options)
             if self.library.name == "torch" and not {"dtype", "device"} <= set(options):

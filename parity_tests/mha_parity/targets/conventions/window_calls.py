@@ -8,9 +8,9 @@ should be. A window whose rows are attention to no keys that a known rule has is
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from mha_parity.core.parameters import NO_ANSWER, Parameter, Role
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.cached_calls import rows
 from mha_parity.targets.conventions.window_use import PAIR_RULES, RULES, WindowUse
+from mha_parity.targets.parameters import OF_CONFIGURATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +37,8 @@ LENGTH, HEAD_DIM = 8, 5  # of small problems
 SIZES: tuple[int, ...] = (2, 3, 4, 5)  # 2 and 4 divide the length
 PAIRS: tuple[tuple[int, int], ...] = ((2, 1), (1, 3), (3, 2))
 NO_RULE = "the rows that it answers with {} are attention within no window that is known"
-NO_EFFECT = "{} change nothing"
+CHANGE_NOTHING = "change nothing"
+NO_EFFECT = f"{{}} {CHANGE_NOTHING}"
 UNLIKE_RULE = "with the causal rule its rows do not follow the window that they do without it"
 NOT_ASKED = "it is asked of self-attention of several lengths alone"
 
@@ -46,7 +48,15 @@ class WindowedSequence:
 
     def __init__(self, bound: Convention, problem: Problem) -> None:
         self.bound, self.problem, self.length = bound, problem, problem.case.queries
+        self.has_mask = not (problem.key_padding_mask is None is problem.attn_mask)
         self._parts: dict[tuple[int, int], Array] = {}
+
+    def without_mask(self) -> WindowedSequence:
+        """Return the same sequence without its mask."""
+        plain = self.problem.case.replace(padding="none")
+        plain = plain if plain.attn == "causal" else plain.replace(attn="none")
+        bare = self.problem.replace(case=plain, key_padding_mask=None, attn_mask=None)
+        return WindowedSequence(self.bound, bare)
 
     def part(self, first: int, end: int) -> Array:
         """Return the answer to these rows alone, without a window."""
@@ -63,21 +73,42 @@ class WindowedSequence:
 
     def answer(self, use: WindowUse, size: Size) -> Array:
         """Return the output of the whole, asked with a window."""
-        return answer_with(self.bound, self.problem, use, size)
+        with in_window(self.bound, use, size):
+            return self.bound(self.problem).output
 
     def departs(
         self, use: WindowUse, size: Size, output: Array, asked: Iterable[int]
     ) -> int | None:
-        """Return the first of the rows that is not attention within its window; None if all are."""
+        """Return the first of the rows that is not attention within its window; None if all are.
+
+        Rows in which a mask hides all keys of the window are left out.
+        """
         for row in asked:
+            if self.is_empty(row, *self.keys_of(use, row, size)):
+                continue
             if not alike(self.row(row, *self.keys_of(use, row, size)), output[:, row]):
                 return row
         return None
+
+    def is_empty(self, row: int, first: int, end: int) -> bool:
+        """Return whether a mask hides these keys from a row, of one sample or of all."""
+        padding, hidden = self.problem.key_padding_mask, self.problem.attn_mask
+        seen = np.ones((1, end - first), dtype=bool)
+        if padding is not None:
+            seen = seen & ~_hides(padding)[:, first:end]
+        if hidden is not None:
+            seen = seen & ~_hides(hidden)[row, first:end]
+        return not seen.any(axis=-1).all()
 
     def keys_of(self, use: WindowUse, row: int, size: Size) -> tuple[int, int]:
         """Return the first key that a row should see, and the one behind the last."""
         first, end = use.keys_of(row, size, self.length)
         return first, min(end, row + 1) if self.problem.is_causal else end
+
+
+def _hides(mask: Array) -> Array:
+    """Return what a mask hides: True, or -inf."""
+    return mask if mask.dtype == bool else np.isneginf(mask)
 
 
 def alike(expected: Array, found: Array) -> bool:
@@ -86,20 +117,20 @@ def alike(expected: Array, found: Array) -> bool:
     return equal_up_to_rounding(expected, found) or equal_up_to_rounding(*fewer)
 
 
-def answer_with(bound: Convention, problem: Problem, use: WindowUse, size: Size) -> Array:
-    """Return the output of a call, or of a layer that is built, with a window."""
-    plan = bound.masks
-    given: dict[str, Any] = {}
-    if plan is not None:
-        given |= replace(plan, causal_inside=bound.hides_future).passed(problem)
-    given |= {use.key: size, **dict.fromkeys(use.switches, True)}
-    return bound.answer_with(problem, given).output
+@contextmanager
+def in_window(bound: Convention, use: WindowUse, size: Size) -> Iterator[None]:
+    """Pass a window in all calls that are prepared."""
+    bound.window_passed = {use.key: size, **dict.fromkeys(use.switches, True)}
+    try:
+        yield
+    finally:
+        bound.window_passed = {}
 
 
 def use_windows_of(bound: Convention) -> None:
     """Let a convention keep how its target takes a window, and say it; or why it is not known."""
     named = [p for p in bound.parameters if p.role is Role.WINDOW and p.name not in bound.without]
-    switches = tuple(p.key for p in named if p.default in {"True", "False"})
+    switches = tuple(p.key for p in named if is_switch(p))
     found = []
     for each in named:
         if each.key in switches:
@@ -107,6 +138,8 @@ def use_windows_of(bound: Convention) -> None:
         use, reason = find_window(bound, each, switches)
         if use is None and _is_bound(each, reason):
             bound.bounds |= {each.key}
+            if each in bound.configured:
+                bound.remarks += (f"`{each.name}` of its configuration changes nothing.",)
         elif use is None:
             bound.untried[each.key] = reason
         elif use.causal == (False,) and "causal" in bound.offer["attn"]:
@@ -123,11 +156,22 @@ def use_windows_of(bound: Convention) -> None:
     bound.windows = tuple(found)
 
 
+def is_switch(parameter: Parameter) -> bool:
+    """Return whether a parameter says whether there is a window, and not how long it is."""
+    asks = re.match(r"(use|has|is|with|enable|do|apply)_", parameter.name.lower()) is not None
+    return parameter.default in {"True", "False"} or (
+        asks and parameter.default == OF_CONFIGURATION
+    )
+
+
 def _is_bound(parameter: Parameter, reason: str) -> bool:
     """Return whether a constructor's window is a size: two equal ones, of a plane, or the largest.
 
-    A layer that keeps a mask of that many rows raises where the sequence has more.
+    A layer that keeps a mask of that many rows raises where the sequence has more. What changes
+    nothing of a configuration may be read by the layer's callers, which make a mask of it.
     """
+    if parameter.default == OF_CONFIGURATION and reason.endswith(CHANGE_NOTHING):
+        return True
     given = re.fullmatch(r"[(\[](\d+), (\d+)[)\]]", parameter.default)
     of_plane = given is not None and given[1] == given[2]
     raises = re.match(f"{NO_ANSWER} one: raised (Runtime|Value)Error", reason) is not None
@@ -162,9 +206,13 @@ def _why_not(sequence: WindowedSequence, answers: Mapping[Size, Array], raised: 
     """Say why no window was understood."""
     if not answers:
         return f"{NO_ANSWER} one: {raised}"
+    return (NO_EFFECT if _idle(sequence, answers) else NO_RULE).format(_listed(answers))
+
+
+def _idle(sequence: WindowedSequence, answers: Mapping[Size, Array]) -> bool:
+    """Return whether windows change nothing: with the causal rule keys on the right do not."""
     whole = sequence.part(0, LENGTH)
-    idle = all(alike(whole, each) for each in answers.values())
-    return (NO_EFFECT if idle else NO_RULE).format(_listed(answers))
+    return all(alike(whole, each) for each in answers.values())
 
 
 def small_sequences(bound: Convention) -> Iterator[WindowedSequence]:
@@ -207,7 +255,7 @@ def _understood(
     sequence: WindowedSequence, use: WindowUse, answers: Mapping[Size, Array]
 ) -> WindowUse | None:
     """Return the way with the first rule that all rows of all answers follow."""
-    if not answers:
+    if not answers or _idle(sequence, answers):
         return None
     every = PAIRS if use.pair else SIZES
     left_out = {size for size in every if size not in answers}
