@@ -193,3 +193,36 @@ class ContextOfEqualLengths(Optional):
         rows = (self.q_proj(x), self.k_proj(context), self.v_proj(context))
         split = (each.view(n, length, self.num_heads, -1).transpose(1, 2) for each in rows)
         return self.out_proj(attend(*split))
+
+
+class SwitchedContext(Optional):
+    """Right: a switch of the constructor says that keys and values are made of a context."""
+
+    def __init__(self, embed_dim, num_heads, *, cross_attn=False):
+        super().__init__(embed_dim, num_heads)
+        self.cross_attn = cross_attn
+
+    def forward(self, x, y=None):
+        """Return (N, L, E)."""
+        rows = y if self.cross_attn and y is not None else x
+        return self._attend(x, rows, rows)
+
+
+class SwitchedContextIgnored(SwitchedContext):
+    """Wrong on purpose: the context is not used, whatever the switch says."""
+
+    def forward(self, x, y=None):
+        """Return (N, L, E)."""
+        return self._attend(x, x, x)
+
+
+def decode(q, k_cache, v_cache, lengths):
+    """Right: (N, H, L, D), keys and values that were kept, the first ``lengths`` of them filled."""
+    scores = q @ k_cache.transpose(-1, -2) * q.shape[-1] ** -0.5
+    filled = torch.arange(k_cache.shape[-2]) < lengths[:, None, None, None]
+    return scores.masked_fill(~filled, -torch.inf).softmax(-1) @ v_cache
+
+
+def decode_one_more(q, k_cache, v_cache, lengths):
+    """Wrong on purpose: the key behind the filled ones is seen."""
+    return decode(q, k_cache, v_cache, lengths + 1)

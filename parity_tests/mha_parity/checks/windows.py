@@ -63,6 +63,7 @@ def check_windows(bound: Convention, problem: Problem, number: int) -> Iterator[
     for use in bound.windows:
         if use.is_built and bound.own_weights is not None and bound.own_weights.built:
             continue
+        left, right = (left | use.odd, right | use.odd)
         asked = -(-length // left) * left if use.whole else length
         for causal in use.causal:
             for masks in _masks(bound, number, causal=causal):

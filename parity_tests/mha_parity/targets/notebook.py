@@ -58,8 +58,13 @@ def code_cells(path: Path) -> list[str]:
 
 
 def cell_python(cell: str) -> str:
-    """Return the Python of a cell: lines for the notebook as comments, "" for another language."""
-    text = "\n".join(map(_without_magic, cell.splitlines()))
+    """Return the Python of a cell: lines for the notebook as comments, "" for another language.
+
+    As in IPython, the indentation of the first line is taken off all lines.
+    """
+    indent = cell[: len(cell) - len(cell.lstrip(" \t"))]
+    lines = (line.removeprefix(indent) for line in cell.splitlines())
+    text = "\n".join(map(_without_magic, lines))
     try:
         ast.parse(text)
     except SyntaxError:

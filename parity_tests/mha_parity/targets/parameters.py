@@ -49,6 +49,7 @@ _INPUT = re.compile(
 _SIZE = re.compile(r"len|size|dim|width|n_embd|channels|features|num|max|^n_|block|ctx|window")
 
 
+_KEPT = re.compile(r"(k|v|keys?|values?)_cache")
 _A_SWITCH = re.compile(r"^(use_|with_)?mask(ed|ing)?$")
 # Masks of calls that are None by default; as a number `keep` is a rate of dropout.
 _MARKS = re.compile(r"keep|visible|allowed|blocked|dropped|drop_(pairs|keys)")
@@ -232,6 +233,14 @@ def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str,
     named = list(named)
     modes = {p.name: MODES[p.name] != training for p in named if p.name in MODES}
     return {**modes, **dict.fromkeys(required_dropouts(named), unchanged)}
+
+
+def kept_rows(named: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return the required parameters that are keys or values of a cache by their names.
+
+    Beside a query alone, as in functions that decode, they are the inputs.
+    """
+    return [p for p in named if p.default is p.empty and _KEPT.fullmatch(p.name.lower())]
 
 
 def required_dropouts(named: Iterable[inspect.Parameter]) -> list[str]:

@@ -305,6 +305,12 @@ def test_a_cell_that_needs_what_was_left_out_is_left_out_too() -> None:
     assert {"n", "half", "C"} == set(found["left out"])
 
 
+def test_the_indentation_of_a_cell_is_taken_off_as_in_ipython() -> None:
+    """Kills a notebook that is no valid Python by a cell that was pasted out of a function."""
+    found = executed("    n = 3\n    def f():\n        return n")
+    assert 3 == found["n"] == found["f"]()
+
+
 def executed(*cells: str) -> dict[str, Any]:
     """Execute cells as those of a notebook and return the names they leave."""
     scope: dict[str, Any] = {}

@@ -10,6 +10,7 @@ import pytest
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
+from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets import load
@@ -24,6 +25,7 @@ PAIRS = [
     ("Optional", "OptionalIgnored", {("inputs", "distinct")}),
     ("OptionalContext", "OptionalContextIgnored", {("inputs", "cross")}),
     ("OptionalKey", "OptionalKeyIgnored", {("inputs", "cross")}),
+    ("SwitchedContext", "SwitchedContextIgnored", {("inputs", "cross")}),
     ("Grouped", "GroupedTiled", {("kv_heads", "fewer")}),
     ("GroupedMatrices", "GroupedMatricesTiled", {("kv_heads", "fewer")}),
 ]
@@ -87,3 +89,21 @@ def test_a_value_with_which_every_call_raises_is_left_out() -> None:
     assert ("self", "cross") == bound.offer["inputs"]
     assert "value has to be (N, H, S, D)" in bound.reasons["inputs", "distinct"]
     assert Outcome.PASS == check(bound, RUN).outcome
+
+
+def test_a_switch_is_on_where_keys_are_an_input_of_their_own() -> None:
+    """`cross_attn=False` leaves the context unread: it is asked as keys with True, and said."""
+    verdict = check(bind(load.load(f"{FILE}:SwitchedContext")), RUN)
+    (switch,) = (each for each in verdict.parameters if "cross_attn" == each.name)
+    assert (Status.TRIED, "True where keys are another input than the queries") == (
+        switch.status,
+        switch.meaning,
+    )
+
+
+def test_keys_and_values_that_were_kept_are_inputs_beside_a_query_alone() -> None:
+    """A function that decodes is refused where they are taken for a cache."""
+    verdict = check(bind(load.load(f"{FILE}:decode")), RUN)
+    assert Outcome.PASS is verdict.outcome, verdict
+    assert "`q` the query, `k_cache` the key, `v_cache` the value" in " ".join(verdict.notes)
+    assert Outcome.FAIL is check(bind(load.load(f"{FILE}:decode_one_more")), RUN).outcome

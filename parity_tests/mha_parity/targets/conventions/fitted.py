@@ -26,6 +26,7 @@ from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.optional_arguments import (
     left_out_in_self,
     single_sample,
+    switch_of_keys,
     takes_scale,
     takes_single,
 )
@@ -65,6 +66,7 @@ RESIDUAL_OVERFLOWS = (
 )
 
 
+OF_KEYS = "True where keys are another input than the queries"
 WIDER = (
     "its input is twice as wide as its one head: E = 2 D, with zeros behind the rows of a problem."
 )
@@ -334,6 +336,9 @@ class Fitted(SearchedCalls):
     def _narrow(self, case: Case) -> None:
         """Take back keys of another number than the queries where such calls are not right."""
         offered = self.offer["inputs"]
+        self.cross_switch = switch_of_keys(self) if "cross" in offered else ""
+        if self.cross_switch:
+            self.meanings[f"constructor.{self.cross_switch}"] = OF_KEYS
         if UNLIKE_LENGTHS not in self.reasons:
             kept = tuple(each for each in offered if each == "self" or self._takes(case, each))
             # One of two inputs is a context of any length: to raise at others is no limit of it.

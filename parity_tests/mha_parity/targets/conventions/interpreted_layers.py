@@ -46,6 +46,8 @@ class InterpretedLayers(InstanceCalls):
     converts = True
     # Whether a layer of one head, built with both widths, gets inputs that are wider than the head.
     widens = False
+    # The constructor's switch that is on where keys are no queries; "" where none is needed.
+    cross_switch = ""
     # What raises without biases, and what it raises; "" where layers without them are judged.
     needs_biases = ""
     # The weights of the last call, as the target holds them.
@@ -113,6 +115,11 @@ class InterpretedLayers(InstanceCalls):
                 self.needs_biases = f"its constructor {error}"
                 return layer
             raise
+
+    def switches(self, problem: Problem) -> dict[str, Any]:
+        """Return the causal switches of the constructor, and that of keys of their own."""
+        keys = {self.cross_switch: True} if self.cross_switch else {}
+        return super().switches(problem) | (keys if problem.case.inputs != "self" else {})
 
     @property
     def config_switches(self) -> tuple[Parameter, ...]:

@@ -12,13 +12,19 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.targets import parameters
-from mha_parity.targets.fit.search import attention_in_float64, is_rounding, trial_problem
+from mha_parity.targets.fit.search import (
+    Search,
+    attention_in_float64,
+    is_rounding,
+    trial_problem,
+)
 
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.conventions.interpreted import InterpretedCalls
+    from mha_parity.targets.conventions.searched import SearchedCalls
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.search import Ask
 
@@ -72,6 +78,24 @@ def without_unread_pair(how: Interpretation, ask: Ask, dtype: str) -> Interpreta
     except CandidateError:
         return how
     return fewer if np.array_equal(outputs[0], outputs[1]) else how
+
+
+def switch_of_keys(convention: SearchedCalls) -> str:
+    """Return the switch of the constructor without which keys of their own are not read.
+
+    `cross_attn=False` may leave a second input unread. "" where there is none, or none is needed.
+    """
+    kind = convention.subject
+    named = parameters.of_callable(kind) if isinstance(kind, type) else ()
+    how, search = convention.how, Search(convention.ask, convention.small_dtype)
+    off = [p.name for p in named if p.default is False]
+    if not off or search.tried_with(how, "cross").exact:
+        return ""
+    for name in off:
+        convention.cross_switch = name
+        if search.tried_with(how, "cross").exact:
+            return name
+    return ""
 
 
 def left_out_in_self(convention: InterpretedCalls, case: Case) -> frozenset[str]:

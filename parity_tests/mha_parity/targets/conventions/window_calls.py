@@ -260,10 +260,12 @@ def _understood(
     every = PAIRS if use.pair else SIZES
     left_out = {size for size in every if size not in answers}
     whole = bool(left_out) and left_out == {n for n in SIZES if LENGTH % n}
-    if left_out and not whole:
+    odd = bool(left_out) and left_out == {n for n in SIZES if n % 2 == 0}
+    if left_out and not (whole or odd):
         return None
     for rule in PAIR_RULES if use.pair else RULES:
-        found = replace(use, rule=rule, whole=whole, causal=(sequence.problem.is_causal,))
+        causal = (sequence.problem.is_causal,)
+        found = replace(use, rule=rule, whole=whole, odd=odd, causal=causal)
         departing = (
             sequence.departs(found, size, output, range(LENGTH)) for size, output in answers.items()
         )

@@ -35,7 +35,7 @@ class WindowUse:
     ``rule`` says how many keys a row sees before and behind its own. ``pair``: each side has a
     number of its own. ``switches`` are keys of parameters that have to be True. ``causal``: whether
     the problems that it was understood of have the causal rule. ``whole``: the size divides the
-    length, as calls with others raised.
+    length, as calls with others raised; ``odd``: it is odd.
     """
 
     key: str
@@ -44,6 +44,7 @@ class WindowUse:
     switches: tuple[str, ...] = ()
     causal: tuple[bool, ...] = (False,)
     whole: bool = False
+    odd: bool = False
 
     @property
     def name(self) -> str:

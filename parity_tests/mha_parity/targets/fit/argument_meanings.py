@@ -65,7 +65,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^(ctx|context)_?(dim|width|channels?|features?|emb\w*)$", ("width",)),
     # Of a sequence, or of the rows that keys and values are made of.
     (r"^(ctx|context)_?size$", ("length", "width")),
-    (WINDOW.pattern, ("window", "length")),
+    (WINDOW.pattern, ("odd_window", "window", "length")),
     ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block_?size|n_?pos|position_emb|window"
       r"|seq|^t$|^(n|num|nb)_?(patch|token)(es|s)?$"), ("length",)),
     (r"^context$", ("length", "width")),
@@ -119,7 +119,8 @@ class LayerSizes:
         return {
             "width": width, "heads": self.heads, "head_dim": width // self.heads,
             "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
-            "window": 2 * self.length,  # half of it may lie on either side
+            # Half of it may lie on either side of a row, which it counts or not.
+            "window": 2 * self.length, "odd_window": 2 * self.length + 1,
             "samples": self.samples, "most_samples": max(MOST_SAMPLES, self.samples),
             "root": math.sqrt(width / self.heads),
             "inverse_root": 1 / math.sqrt(width / self.heads),
@@ -198,8 +199,10 @@ def whole_windows(named: Sequence[inspect.Parameter]) -> frozenset[str]:
 
 
 def given_windows(named: Sequence[inspect.Parameter], case: Case) -> dict[str, int]:
-    """Return a window in which all keys of a case lie for each that is a number by default."""
-    most = LayerSizes(1, 1, length=max(LENGTH, case.queries, case.keys)).value("window")
-    return {
-        e.name: most for e in named if e.default is not e.empty and e.name in whole_windows(named)
-    }
+    """Return a window in which all keys of a case lie for each that is a number by default.
+
+    It is odd where that is: windows that are as long on both sides may have to be.
+    """
+    most = 2 * max(LENGTH, case.queries, case.keys)
+    found = (e for e in named if e.default is not e.empty and e.name in whole_windows(named))
+    return {each.name: most + each.default % 2 for each in found}

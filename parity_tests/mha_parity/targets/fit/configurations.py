@@ -21,7 +21,7 @@ INNER_CONFIG = re.compile(
 GIVEN = frozenset(
     {"width", "heads", "head_dim", "bias", "dropout", "length", "samples", "most_samples"}
 )
-SET = GIVEN | {"kv_heads", "window"}  # what is set of a configuration's own
+SET = GIVEN | {"kv_heads", "odd_window"}  # what is set of a configuration's own
 SCALES = frozenset({"root", "inverse_root"})  # which a frozen one keeps as they are by default
 UNKNOWN_NAME = "which is unknown"  # how the error ends on what no configuration can answer
 

@@ -39,7 +39,8 @@ PERMUTED = (
 # What a configuration gives, as the report calls it.
 VALUES = {
     "width": "embed_dim", "heads": "num_heads", "kv_heads": "the number of key heads",
-    "length": "the length or more", "window": "twice that", "bias": "True where a case has biases",
+    "length": "the length or more", "window": "twice that",
+    "odd_window": "one more than twice that", "bias": "True where a case has biases",
     "off": "False", "on": "True", "dropout": "0.0", "zero": "0", "device": "'cpu'", "none": "None",
     "root": "sqrt(head_dim)", "inverse_root": "1 / sqrt(head_dim)",
 }  # fmt: skip

@@ -326,6 +326,8 @@ def _of_others(
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
     windows = whole_windows(rest)
     sequences = [p for p in rest if p not in other and p.name not in windows]
+    kept = parameters.kept_rows(other) if len(sequences) == 1 + len(weighed) == 1 else []
+    sequences, other = [*sequences, *kept], [p for p in other if p not in kept]
     optional = [p for p in named if p.default is None and not is_no_input(p)]
     found = infer_inputs([*sequences, *optional])
     if not found:

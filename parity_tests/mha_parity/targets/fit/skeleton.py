@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 SIZES = {
     "width": "call.embed_dim", "heads": "call.num_heads", "head_dim": "call.head_dim",
     "kv_heads": "call.num_heads", "length": "max(128, call.query.shape[1])",
-    "window": "2 * max(128, call.query.shape[1])", "bias": "True",
+    "window": "2 * max(128, call.query.shape[1])",
+    "odd_window": "2 * max(128, call.query.shape[1]) + 1", "bias": "True",
     "random": "np.random.default_rng(0)",
     "root": "call.head_dim**0.5", "inverse_root": "call.head_dim**-0.5",
     "off": "False", "on": "True", "dropout": "0.0", "zero": "0", "device": '"cpu"', "none": "None",
