@@ -69,3 +69,20 @@ def with_normaliser_by_rows(query, key, value):
     """Return the same with the heads behind the rows (N, L, H)."""
     rows, normaliser = with_normaliser(query, key, value)
     return rows, normaliser.mT
+
+
+def with_module_masks(query, key, value, attn_mask=None, key_padding_mask=None, need_weights=False):
+    """Right: heads are an axis, and both masks hide where they are True, as the module's."""
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    if attn_mask is not None:
+        scores = scores.masked_fill(attn_mask, -torch.inf)
+    if key_padding_mask is not None:
+        scores = scores.masked_fill(key_padding_mask[:, None, None], -torch.inf)
+    weights = scores.softmax(-1)
+    return (weights @ value, weights) if need_weights else weights @ value
+
+
+def keeps_beside_padding(query, key, value, attn_mask=None, key_padding_mask=None):
+    """Wrong: one mask keeps where it is True, the other hides there."""
+    kept = None if attn_mask is None else ~attn_mask
+    return with_module_masks(query, key, value, kept, key_padding_mask)

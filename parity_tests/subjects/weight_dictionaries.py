@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
 import numpy as np
 
 
@@ -221,3 +224,64 @@ class KeptInside:
     def __call__(self, x):
         """Return (N, L, E)."""
         return x @ self.table
+
+
+class Matrices(NamedTuple):
+    """Kernels (in, heads, d) and (heads, d, out), biases (heads, d) and (out,)."""
+
+    wq: Any
+    wk: Any
+    wv: Any
+    bq: Any
+    bk: Any
+    bv: Any
+    wo: Any
+    bo: Any
+
+
+def of_record(p: Matrices, xq, xk=None, xv=None):
+    """Right: a named tuple, whose fields are the weights."""
+    xk = xq if xk is None else xk
+    rows = (xq, p.wq, p.bq), (xk, p.wk, p.bk), (xk if xv is None else xv, p.wv, p.bv)
+    q, k, v = (np.einsum("nle,ehd->nhld", x, w) + b[:, None] for x, w, b in rows)
+    mixed = attend(q, k, v).reshape(*xq.shape[:2], *p.wo.shape[:2])
+    return np.einsum("nlhd,hde->nle", mixed, p.wo) + p.bo
+
+
+def of_record_crossed(p: Matrices, xq, xk=None, xv=None):
+    """Wrong on purpose: keys and values have each other's matrices."""
+    return of_record(p._replace(wk=p.wv, wv=p.wk), xq, xk, xv)
+
+
+@dataclass
+class Projections:
+    """Matrices (in, out)."""
+
+    w_q: Any
+    w_k: Any
+    w_v: Any
+    w_o: Any
+
+
+def of_dataclass(params: Projections, x, num_heads):
+    """Right: a dataclass."""
+    q, k, v = (split(x @ each, num_heads) for each in (params.w_q, params.w_k, params.w_v))
+    return attend(q, k, v) @ params.w_o
+
+
+def of_torchs_state(sd, num_heads, query, key, value):
+    """Right: arrays by the names of torch's layer, rows before samples."""
+    width = query.shape[-1]
+    biases = sd.get("in_proj_bias", np.zeros(3 * width)).reshape(3, width)
+    matrices = zip(sd["in_proj_weight"].reshape(3, width, width), biases, strict=True)
+    rows = zip((query, key, value), matrices, strict=True)
+    q, k, v = (split((x @ w.T + b).swapaxes(0, 1), num_heads) for x, (w, b) in rows)
+    out = attend(q, k, v).swapaxes(0, 1)
+    return out @ sd["out_proj.weight"].T + sd.get("out_proj.bias", 0.0)
+
+
+def of_torchs_state_crossed(sd, num_heads, query, key, value):
+    """Wrong on purpose: keys and values have each other's matrices."""
+    q, k, v = np.split(sd["in_proj_weight"], 3)
+    crossed = {**sd, "in_proj_weight": np.concatenate([q, v, k])}
+    return of_torchs_state(crossed, num_heads, query, key, value)

@@ -94,6 +94,16 @@ def test_a_function_promises_by_torchs_names_too() -> None:
     assert "judged so by its name" in said
 
 
+def test_an_attn_mask_beside_the_module_s_padding_is_the_module_s() -> None:
+    """True hides in both: kills the meaning of torch's function by the shape of inputs alone."""
+    of_scores = checks_of("returned_scores.py", cases=40, dtypes=("float64",))
+    verdict = of_scores("with_module_masks")
+    assert Outcome.PASS == verdict.outcome, verdict
+    (said,) = (each.meaning for each in verdict.parameters if "attn_mask" == each.name)
+    assert "True hides, as in torch.nn.MultiheadAttention" in said
+    assert Outcome.FAIL == of_scores("keeps_beside_padding", fail_fast=True).outcome
+
+
 @pytest.mark.repeats(4)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_masks_are_never_green(name: str) -> None:

@@ -19,7 +19,7 @@ FILE = "weight_dictionaries.py"
 judged = checks_of(FILE, cases=40, dtypes=("float64",))
 
 
-@pytest.mark.repeats(5)
+@pytest.mark.repeats(13)
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -32,7 +32,10 @@ judged = checks_of(FILE, cases=40, dtypes=("float64",))
         ("by_letter", "q, k, v, o applied as X @ W"),
         ("in_a_tuple", "w_k, w_q, w_v, w_o applied as X @ W"),
         ("heads_behind_inputs", "wq, wk, wv, wo"),
-        ("of_a_state", "Wq.weight, Wq.bias, Wk.weight, Wk.bias"),
+        ("of_a_state", "Wq, Wk, Wv, Wo as Linears"),
+        ("of_record", "wq, wk, wv, wo"),
+        ("of_dataclass", "w_q, w_k, w_v, w_o applied as X @ W"),
+        ("of_torchs_state", "in_proj_weight, out_proj applied as X @ W.T; (L, N, E)"),
     ],
 )
 def test_right_ones_pass(name: str, said: str) -> None:
@@ -52,6 +55,8 @@ def test_right_ones_pass(name: str, said: str) -> None:
         "by_letter_crossed",
         "heads_behind_inputs_crossed",
         "of_a_state_crossed",
+        "of_record_crossed",
+        "of_torchs_state_crossed",
         "configured_by_width",
     ],
 )

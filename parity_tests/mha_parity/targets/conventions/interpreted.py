@@ -186,6 +186,8 @@ class InterpretedCalls(InterpretedLayers):
             held = {key: self._weight(each, problem, arguments) for key, each in given.entries}
             numbers = LayerSizes(problem.query.shape[-1], problem.num_heads)
             held |= {key: numbers.value(meaning) for key, meaning in given.sizes}
+            if given.made_by is not None:
+                return given.made_by(**held)
             return tuple(held.values()) if given.container == "tuple" else held
         sizes = weights.sizes_of(problem)
         arrays = problem_arrays.arrays_of(problem, bias=given.bias)

@@ -37,6 +37,7 @@ from mha_parity.targets.fit.names_in_code import (
     names_unpacked,
     numbers_read,
     orders_unpacked,
+    records_annotated,
     strings_compared,
 )
 from mha_parity.targets.fit.packed_roles import in_containers, packed
@@ -79,9 +80,9 @@ def _never_first(subject: Any) -> frozenset[str]:
 def function_interpretations(function: Any) -> Iterator[Interpretation]:
     """Yield how a function may be meant, by its parameters and by the names that its code reads."""
     named = parameters.of_callable(function)
-    keys, unpacked = keys_read(function), names_unpacked(function)
+    records, tuples = records_annotated(function), names_unpacked(function)
     numbers, not_first = numbers_read(function), _never_first(function)
-    for roles in call_roles.function_roles(named, keys, unpacked):
+    for roles in call_roles.function_roles(named, keys_read(function), [*records, *tuples]):
         many = roles.has_many_heads or bool(numbers)
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
         # What gets their number splits rows by it: one that ignores it is right with an axis of

@@ -82,6 +82,9 @@ class Expressions:
             held = [f"{json.dumps(key)}: {self.of_argument(each)}" for key, each in given.entries]
             held += [f"{json.dumps(key)}: {NUMBERS[meaning]}" for key, meaning in given.sizes]
             return f"{{{', '.join(held)}}}"
+        if given.made_by is not None:
+            held = [f"{name}={self.of_argument(each)}" for name, each in given.entries]
+            return f"{given.made_by.__name__}({', '.join(held)})"
         if given.container == "tuple":
             return f"({', '.join(self.of_argument(each) for _, each in given.entries)},)"
         slot = weights.Slot("", given.parts, given.axes, given.bias)

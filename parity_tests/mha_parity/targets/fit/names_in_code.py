@@ -8,10 +8,11 @@ import inspect
 import re
 import textwrap
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads
 from mha_parity.targets.fit.names import ROWS, parts
@@ -113,6 +114,20 @@ def _folder(function: Any) -> str | None:
     """Return the folder of the file of a function, or None of what has no code."""
     code = getattr(function, "__code__", None)
     return None if code is None else str(Path(code.co_filename).parent)
+
+
+def records_annotated(function: Any) -> tuple[type, ...]:
+    """Return the classes of named tuples and dataclasses that parameters are annotated with."""
+    with suppress(Exception):  # whatever stands in an annotation that is read late
+        hints = get_type_hints(function).values()
+        return tuple(each for each in hints if isinstance(each, type) and fields_of(each))
+    return ()
+
+
+def fields_of(record: type) -> tuple[str, ...]:
+    """Return the fields of a class of named tuples or of a dataclass; () of any other class."""
+    named = [field.name for field in fields(record)] if is_dataclass(record) else ()
+    return tuple(getattr(record, "_fields", named))
 
 
 def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.targets.fit.argument_meanings import LayerSizes
     from mha_parity.targets.fit.packed_inputs import PackedInput
+    from mha_parity.targets.fit.weight_arguments import Records
     from mha_parity.targets.fit.weights import WeightArgument
 
 ROWS = ("query", "key", "value")
@@ -44,7 +45,9 @@ _LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
 _HEADS = re.compile(r"head|^n?h$|^nh")
 _INPUT_HEADS = re.compile(r"^(query|key|value)_heads$")
 # What a dictionary of all weights is called.
-PARAMS = re.compile(r"^((\w+_)?(params?|parameters)|weights|theta|state|state_dict|variables|p)$")
+PARAMS = re.compile(
+    r"^((\w+_)?(params?|parameters)|weights|theta|state|state_dict|sd|variables|p)$"
+)
 CONFIGURATION = "configuration"  # what an object with the sizes of a layer by name means
 RANDOM = "random"  # what a source of random numbers means
 FIRST_ROW = "zero"  # what the number of rows before those of a call means
@@ -147,7 +150,7 @@ def infer_inputs(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], .
     if len(required) == 2 and _LAST_KEY.search(lowered[0]) and _LAST_QUERY.search(lowered[1]):
         return (required[0], "key"), (required[1], "query")
     rest = [*required[1:], *optional]
-    keys = [name for name in rest if _CONTEXT.match(name.lower())]
+    keys = [n for n in rest if _CONTEXT.match(n.lower()) or _KEY.match(n.lower())]
     if not keys and len(required) == 2:  # two inputs, whatever the second is called
         keys = required[1:]
     values = [name for name in rest if _VALUE.match(name.lower())]
@@ -289,12 +292,12 @@ _INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})
 def function_roles(
     named: Sequence[inspect.Parameter],
     keys: Sequence[str] = (),
-    unpacked: Sequence[Sequence[str]] = (),
+    unpacked: Records = (),
 ) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a function of inputs and weights, likeliest first.
 
     ``keys`` are strings that it reads, which may be those of a dictionary of weights, and
-    ``unpacked`` names that it unpacks, which may be those of a tuple of weights.
+    ``unpacked`` names that may be those of a tuple of weights, or classes with such fields.
     """
     config = [(p.name, CONFIGURATION) for p in named if _is_configuration(p)]
     others = [p for p in named if not _is_configuration(p)]
@@ -303,7 +306,7 @@ def function_roles(
 
 
 def _of_others(
-    named: Sequence[inspect.Parameter], keys: Sequence[str], unpacked: Sequence[Sequence[str]]
+    named: Sequence[inspect.Parameter], keys: Sequence[str], unpacked: Records
 ) -> Iterator[ParameterAssignment]:
     """Yield the same where no parameter is a configuration."""
     params = _holder(named)

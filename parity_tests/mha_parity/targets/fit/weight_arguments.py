@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import meanings
+from mha_parity.targets.fit.names_in_code import fields_of
 from mha_parity.targets.fit.weights import WeightArgument
 
 if TYPE_CHECKING:
@@ -14,10 +15,16 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.fit.weights import Axes
 
+    Records = Sequence[type | Sequence[str]]
+
 # What a dictionary of all weights calls the weight and the bias of one projection.
 _LEAF_WEIGHTS = ("w", "W", "weight", "kernel")
 _LEAF_BIASES = ("b", "bias")
 TORCHS_PACKED = "in_proj_weight"
+TORCHS_ARRAYS = (
+    (TORCHS_PACKED, names.ROWS), ("in_proj_bias", names.ROWS),
+    ("out_proj.weight", ("out",)), ("out_proj.bias", ("out",)),
+)  # fmt: skip
 SPLIT = "axes of heads behind the input"
 STACKED = ("xw, stacked", "xwt, stacked")  # q, k and v along an axis of their own
 PAIRS = ("xw, pairs", "xwt, pairs")  # a tuple of weight and bias for each projection
@@ -70,6 +77,9 @@ def in_dictionary(keys: Sequence[str]) -> Iterator[WeightArgument]:
     named = [key for key in keys if _key_parts(key)]
     if put_together := [key for key in named if not key.isidentifier()]:
         named = put_together  # what they begin with is no key
+    if TORCHS_PACKED in keys:
+        entries = tuple((key, _given(key, parts, "xwt", "phd")) for key, parts in TORCHS_ARRAYS)
+        yield WeightArgument((*names.ROWS, "out"), ("phd", "e"), "params", entries=entries)
     weighed = [key for key in named if not _is_bias(key)]
     leaves = [(w, b) for w in _LEAF_WEIGHTS for b in _LEAF_BIASES if {w, b} <= set(keys)]
     if not set(names.ROWS) <= {part for key in weighed for part in _key_parts(key)}:
@@ -88,16 +98,21 @@ def in_dictionary(keys: Sequence[str]) -> Iterator[WeightArgument]:
             yield WeightArgument(parts, held[0][1].axes, "params", entries=held, sizes=sizes)
 
 
-def in_order(unpacked: Sequence[Sequence[str]]) -> Iterator[WeightArgument]:
-    """Yield how a tuple of all weights may hold them, by the names that it is unpacked to."""
-    for each in unpacked:
+def in_order(unpacked: Records) -> Iterator[WeightArgument]:
+    """Yield how a tuple of all weights may hold them, by the names that it is unpacked to.
+
+    Or the record of a class, by those of its fields.
+    """
+    for record in unpacked:
+        made_by = record if isinstance(record, type) else None
+        each = fields_of(record) if isinstance(record, type) else record
         found = [_key_parts(name) for name in each]
         if not all(found) or not set(names.ROWS) <= {part for parts in found for part in parts}:
             continue
         for way in ("xw", "xwt", "heads", "all heads", SPLIT, *PAIRS):
             held = tuple((name, _given(name, _key_parts(name), way, "phd")) for name in each)
             parts = tuple(dict.fromkeys(part for _, given in held for part in given.parts))
-            yield WeightArgument(parts, held[0][1].axes, "tuple", entries=held)
+            yield WeightArgument(parts, held[0][1].axes, "tuple", entries=held, made_by=made_by)
 
 
 _SIZES_HELD = frozenset({"heads", "head_dim"})  # numbers in a dictionary of weights

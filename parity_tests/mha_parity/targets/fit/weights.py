@@ -46,7 +46,7 @@ class WeightArgument:
     ``container`` is "array", "list" (an array for each head), "dict" (weight and bias, by the names
     in ``leaves``), "pair" (a tuple of weight and bias), "params" (a dictionary of all weights,
     which are in ``entries``, and of the numbers in ``sizes``, by what they mean) or "tuple" (all
-    weights in the order of ``entries``).
+    weights in the order of ``entries``, or a record of the class ``made_by`` with those fields).
     ``optional``: it is left at its default where the problem has none.
     """
 
@@ -58,6 +58,7 @@ class WeightArgument:
     entries: tuple[tuple[str, WeightArgument], ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
     optional: bool = False
+    made_by: type | None = None
 
     @property
     def holds_bias(self) -> bool:

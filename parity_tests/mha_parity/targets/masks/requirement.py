@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Whose call has one of these, or is (query, key, value, ...), promises nn.MultiheadAttention's.
 TORCH_COMPANIONS = frozenset({"key_padding_mask", "need_weights", "average_attn_weights"})
+SDPA_COMPANIONS = frozenset({"is_causal", "dropout_p", "enable_gqa"})
 TORCH_MASKS = frozenset({"attn_mask", "key_padding_mask"})
 TORCH_ROWS = ("query", "key", "value")
 # Names that say what a True does, though they are not torch's.
@@ -125,7 +126,7 @@ def by_name(convention: Convention, name: str) -> MaskRequirement:
 
 def by_torchs_name(convention: Convention, name: str) -> MaskRequirement:
     """Return what a target promises by a parameter of torch.nn.MultiheadAttention's name."""
-    if convention.convention == "sdpa" and name == "attn_mask":
+    if convention.convention == "sdpa" and name == "attn_mask" and not _is_of_module(convention):
         return MaskRequirement(False, (("L", "S"), ("N", "H", "L", "S")))
     if name == "key_padding_mask":
         return MaskRequirement(True, (("N", "S"), ("S",)))
@@ -136,6 +137,12 @@ def by_torchs_name(convention: Convention, name: str) -> MaskRequirement:
 
 def _plain(shape: str) -> str:
     return shape.replace(" ", "").strip("(),").upper()
+
+
+def _is_of_module(convention: Convention) -> bool:
+    """Whether a function has further names of the module's call, and none of sdpa's own."""
+    names = {p.name for p in convention.parameters if p.of == "call"}
+    return bool(TORCH_COMPANIONS & names) and not SDPA_COMPANIONS & names
 
 
 def _is_torchs(convention: Convention) -> bool:
