@@ -24,7 +24,7 @@ from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import as_float64, describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState
-from mha_parity.judging.between_orders import differ_by_order
+from mha_parity.oracle.between_orders import differ_by_order
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.calls import Call, as_they_stand
 from mha_parity.targets.source_facts import with_source_facts

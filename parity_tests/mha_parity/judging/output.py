@@ -23,7 +23,7 @@ from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.log_sum_exp import judge_log_sum_exp
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound, error_model, roundoff
-from mha_parity.oracle.eval_orders import EVAL_ORDERS
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, K
 from mha_parity.oracle.probable_error import probable_error
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from mha_parity.oracle.eval_orders import EvalOrder
     from mha_parity.oracle.reference import Reference
 
-K = 4.0  # how much more than the worst order is allowed; see ``calibrate``
 ROUNDINGS = 2
 GROSS = 64  # times the last roundings: of fewer, an order is asked before the bound
 INCONCLUSIVE_SHARE = 0.1  # of the reference's scale: a rounding error so large proves nothing

@@ -29,6 +29,7 @@ Rounding = Literal["steps", "stages", "ends"]
 BLOCK = 8  # terms of a blocked sum
 ELEMENTS = 2**15  # of the terms of a sequential sum that are in memory at a time
 LOG2_E = math.log2(math.e)
+K = 4.0  # how much more than the worst order is allowed; see ``calibrate``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

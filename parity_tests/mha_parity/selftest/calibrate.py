@@ -22,7 +22,8 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.features import AXES
-from mha_parity.judging.output import DEFAULT_SETTINGS, K
+from mha_parity.judging.output import DEFAULT_SETTINGS
+from mha_parity.oracle.eval_orders import K
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.run.process_pool import ProcessPool
 from mha_parity.selftest.calibrate_case import (

@@ -16,7 +16,7 @@ from mha_parity.core.case import parse
 from mha_parity.core.compare import equal_up_to_rounding, max_difference
 from mha_parity.core.problem import Problem
 from mha_parity.core.target_facts import NO_FACTS
-from mha_parity.judging.between_orders import differ_by_order
+from mha_parity.oracle.between_orders import differ_by_order
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared, attend_in_order
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 

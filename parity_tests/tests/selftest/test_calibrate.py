@@ -15,8 +15,8 @@ import pytest
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.core.case import Case, parse
-from mha_parity.judging.output import DEFAULT_SETTINGS, JudgeSettings, K
-from mha_parity.oracle.eval_orders import EVAL_ORDERS
+from mha_parity.judging.output import DEFAULT_SETTINGS, JudgeSettings
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, K
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.selftest import calibrate, calibrate_case, calibrate_gradients
 from mha_parity.selftest.calibrate import (

@@ -336,7 +336,8 @@ class Fitted(SearchedCalls):
     def _narrow(self, case: Case) -> None:
         """Take back keys of another number than the queries where such calls are not right."""
         offered = self.offer["inputs"]
-        self.cross_switch = switch_of_keys(self) if "cross" in offered else ""
+        own = "cross" in offered
+        self.cross_switch = switch_of_keys(self, self.ask, self.small_dtype) if own else ""
         if self.cross_switch:
             self.meanings[f"constructor.{self.cross_switch}"] = OF_KEYS
         if UNLIKE_LENGTHS not in self.reasons:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.conventions.interpreted import InterpretedCalls
-    from mha_parity.targets.conventions.searched import SearchedCalls
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.search import Ask
 
@@ -80,14 +79,14 @@ def without_unread_pair(how: Interpretation, ask: Ask, dtype: str) -> Interpreta
     return fewer if np.array_equal(outputs[0], outputs[1]) else how
 
 
-def switch_of_keys(convention: SearchedCalls) -> str:
+def switch_of_keys(convention: InterpretedCalls, ask: Ask, dtype: str) -> str:
     """Return the switch of the constructor without which keys of their own are not read.
 
     `cross_attn=False` may leave a second input unread. "" where there is none, or none is needed.
     """
     kind = convention.subject
     named = parameters.of_callable(kind) if isinstance(kind, type) else ()
-    how, search = convention.how, Search(convention.ask, convention.small_dtype)
+    how, search = convention.how, Search(ask, dtype)
     off = [p.name for p in named if p.default is False]
     if not off or search.tried_with(how, "cross").exact:
         return ""

@@ -6,8 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from mha_parity.core.compare import max_difference
-from mha_parity.judging.output import K
-from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared, attend_in_order
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, K, Prepared, attend_in_order
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
