@@ -90,3 +90,27 @@ def uniform_weights(q, k, v, keep=None):
     seen = kept(q, k, keep)
     identity = np.broadcast_to(np.eye(k.shape[-2], dtype=q.dtype), (*k.shape[:-1], k.shape[-2]))
     return attend(q, k, v, seen, -1e30, True), attend(q, k, identity, seen, -1e30, False)
+
+
+def without_gradient(q, k, v, mask=None):
+    """Right: (N, H, L, D), True of a mask (L, S) keeps.
+
+    Queries for which no key takes part get a zero vector and pass no gradient.
+    """
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    if mask is None:
+        return scores.softmax(-1) @ v
+    empty = ~mask.any(-1, keepdim=True)
+    weights = scores.masked_fill(~(mask | empty), -torch.inf).softmax(-1)
+    return weights.masked_fill(empty, 0.0) @ v
+
+
+def with_nan_gradient(q, k, v, mask=None):
+    """Wrong: (N, H, L, D), True of a mask (L, S) keeps.
+
+    Queries for which no key takes part get a zero vector and pass no gradient.
+    """
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    if mask is not None:
+        scores = scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1).nan_to_num(0.0) @ v

@@ -32,6 +32,15 @@ def test_promised_zeros_are_demanded(name: str, outcome: Outcome, *, promised: b
     assert promised == any(note.startswith(PROMISED) for note in verdict.notes)
 
 
+def test_rows_of_promised_zeros_have_no_nan_for_a_gradient() -> None:
+    """Where the softmax was 0 / 0 its backward is NaN, whatever was made of its answer."""
+    assert Outcome.PASS is judged("without_gradient", grad=True).outcome
+    verdict = judged("with_nan_gradient", grad=True)
+    assert Outcome.FAIL is verdict.outcome, verdict
+    checks = {each.check_result.check for each in verdict.failures}
+    assert {"gradient of query", "gradient of key"} == checks
+
+
 def test_what_is_promised_is_the_diagnosis() -> None:
     """The sentence says what the rows are, and what was promised."""
     (found,) = judged("uniform", diagnose=True).diagnosis
@@ -54,6 +63,7 @@ def test_an_option_is_stronger_than_the_documentation() -> None:
         ("Fully masked rows come to 0.", True),
         ("Rows that see nothing come out as zeros, not NaN.", True),
         ("Queries with nothing to attend to return zero.", True),
+        ("Queries for which no key takes part get a zero vector and pass no gradient.", True),
         ("Fully masked rows are not zero.", False),
         ("All masked positions receive zero probability.", False),
         ("There is no key bias, zero init.", False),

@@ -38,6 +38,9 @@ _OTHERWISE = re.compile(
     re.IGNORECASE,
 )
 _NO_NAN = re.compile(r",? ?\b(not|instead of|rather than|never) nans?\b", re.IGNORECASE)
+_NO_GRADIENT = re.compile(
+    r",? ?\b(and )?(pass(es)?|ha(s|ve)|carr(y|ies)|gets?|receives?) no gradients?\b", re.IGNORECASE
+)
 _SENTENCE = re.compile(r"(?<=[.;])\s+|\n\s*\n|\n\s*[-*]\s")
 
 
@@ -52,7 +55,7 @@ def documents_zero_rows(subject: Any) -> bool:
 
 def _promises_zero(sentence: str) -> bool:
     """Return whether a sentence promises 0 where there is no key, and nothing else besides."""
-    sentence = _NO_NAN.sub("", sentence)
+    sentence = _NO_GRADIENT.sub("", _NO_NAN.sub("", sentence))
     said = _NO_KEY.search(sentence)
     if said is None:
         return False
