@@ -213,12 +213,12 @@ class OfPixels(nn.Module):
 
 
 class ConvolvedPixels(nn.Module):
-    """Normalises the channels of an image, convolves it, and adds the image."""
+    """Normalises 32 groups of the channels of an image, convolves it, and adds the image."""
 
     def __init__(self, channels, num_heads=1):
         super().__init__()
         self.heads = num_heads
-        self.norm = nn.GroupNorm(1, channels)
+        self.norm = nn.GroupNorm(32, channels)
         self.qkv, self.proj_out = (nn.Conv2d(channels, n * channels, 1) for n in (3, 1))
 
     def forward(self, x):

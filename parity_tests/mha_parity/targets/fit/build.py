@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from contextlib import contextmanager, suppress
 from copy import copy, deepcopy
@@ -52,7 +53,7 @@ def new_layer(
 
     """
     numbers = with_globals(kind, dict(globals_read(kind)), sizes)
-    with target_errors(), offline(), drawn_by_numpy(), numbers:
+    with target_errors(), offline(), drawn_by_numpy(), groups_of_any_width(), numbers:
         # A mode that the call takes too is passed there: modules of flax refuse it twice.
         at_call = inspect.signature(forward(kind)).parameters
         modes = modes_of((p for p in named if p.name not in at_call), training=False)
@@ -69,6 +70,32 @@ def new_layer(
         if hasattr(type(layer), MAKES_PARAMETERS):
             getattr(layer, MAKES_PARAMETERS)(sizes)
         return materialised(registered(layer), sizes.width)
+
+
+@contextmanager
+def groups_of_any_width() -> Iterator[None]:
+    """Let torch's GroupNorm be built for channels that its groups do not divide.
+
+    One before or behind an attention is taken out, and one within it is refused: their number
+    says nothing of the attention, and would leave few widths to judge it at.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    kind = torch.nn.GroupNorm
+    built = kind.__init__
+
+    def with_common_groups(
+        self: Any, num_groups: int, num_channels: int, *args: Any, **kwargs: Any
+    ) -> None:
+        built(self, math.gcd(num_groups, num_channels), num_channels, *args, **kwargs)
+
+    kind.__init__ = with_common_groups
+    try:
+        yield
+    finally:
+        kind.__init__ = built
 
 
 def is_module(layer: Any) -> bool:
