@@ -16,6 +16,11 @@ def attend(q, k, v, valid_lens=None):
     return weights @ v
 
 
+def squeezed(q, k, v, valid_lens=None):
+    """Wrong: lengths of one sample lose their axis, and raise."""
+    return attend(q, k, v, None if valid_lens is None else valid_lens.squeeze())
+
+
 class Attention:
     """Weights are attributes, applied as X @ W; keys behind a sample's length are hidden."""
 

@@ -66,7 +66,7 @@ def diagnose(
     ``Deadline`` counts them. What one failing case needs is held against ``shrunk`` ones.
     """
     if not failures:
-        return _crashes_alone(candidate, budget) if crashes else ()
+        return _crashes_alone(candidate, budget, shrunk) if crashes else ()
     if candidate.facts.compiles:
         budget *= COMPILED
     session = _Session(candidate, failures, budget, shrunk)
@@ -114,9 +114,12 @@ def errs_by_rounding(candidate: Candidate, case: Case) -> bool | None:
     return None if found is None or found.right else found.rounding
 
 
-def _crashes_alone(candidate: Candidate, budget: float) -> tuple[Diagnosis, ...]:
-    """Return for which sizes calls fail, where no case was answered wrongly."""
-    return ExperimentDiagnosis(candidate, Deadline(budget).running).crashes
+def _crashes_alone(
+    candidate: Candidate, budget: float, shrunk: Sequence[Case]
+) -> tuple[Diagnosis, ...]:
+    """Return for which sizes calls fail, or with which features, where no answer was wrong."""
+    measured = ExperimentDiagnosis(candidate, Deadline(budget).running)
+    return measured.crashes or measured.needed_to_raise(shrunk, Deadline(budget).running)
 
 
 class _Session:

@@ -97,6 +97,14 @@ class ExperimentDiagnosis:
             *(Diagnosis(bug=None, title=each, evidence=PROBED) for each in sentences),
         )
 
+    def needed_to_raise(
+        self, shrunk: Sequence[Case], running: Callable[[], bool]
+    ) -> tuple[Diagnosis, ...]:
+        """Return which features and sizes the first of the shrunk cases needs to raise."""
+        self.caller.running = running
+        found = next((each for each in self._needs(shrunk, shrunk) if each.crashed), None)
+        return (self._narrowed(found),) if found else ()
+
     def _needs(self, failing: Sequence[Case], shrunk: Sequence[Case]) -> Iterator[Needs]:
         others = [*failing[:TRIALS], *shrunk]
         found = (needed(self.caller, case) for case in failing[:TRIALS])
@@ -105,6 +113,9 @@ class ExperimentDiagnosis:
 
     def _narrowed(self, found: Needs) -> Diagnosis:
         """Return what weights show where a case needs sizes alone, else what it needs."""
+        if found.crashed:
+            title = in_words(f"the call {found.sentence}")
+            return Diagnosis(bug=None, title=title, remedy=NEEDED, evidence=PROBED)
         case, rules = found.case, " and ".join(found.kept)
         trials = self.caller.ask_problems([make_problem(case)])
         if skipped := common_variant(trials, skipped_variants):

@@ -147,10 +147,10 @@ def test_sums_in_another_order_are_no_other_answer() -> None:
     """
     problem = make_problem(parse("mha-N2-L11-S11-H16-D16-float64-huge-s1"))
     outputs = [attend_in_order(Prepared(problem), each)[0] for each in EVAL_ORDERS]
-    apart = max(outputs, key=lambda each: max_difference(outputs[0], each))
-    assert not equal_up_to_rounding(outputs[0], apart)
-    assert differ_by_order(problem, outputs[0], apart)
-    assert not differ_by_order(problem, outputs[0], outputs[0] + 100 * (apart - outputs[0]))
+    farthest = max(outputs, key=lambda each: max_difference(outputs[0], each))
+    assert not equal_up_to_rounding(outputs[0], farthest)
+    assert differ_by_order(problem, outputs[0], farthest)
+    assert not differ_by_order(problem, outputs[0], outputs[0] + 100 * (farthest - outputs[0]))
 
 
 def test_a_layer_is_asked_with_weights_loaded_and_in_evaluation() -> None:

@@ -14,6 +14,7 @@ from mha_parity.diagnose import diagnose
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.needed import needed
 from mha_parity.diagnose.read_weights import plain_case
+from subject_checks import check_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,3 +187,14 @@ def test_a_right_attention_of_many_keys_needs_nothing(caller: Callable[..., Call
     case = plain_case(PROJECTED).replace(keys=513)
     assert needed(caller(FirstKeys, PROJECTED), case) is not None
     assert needed(caller(Attention, PROJECTED), case) is None
+
+
+def test_what_a_call_needs_to_raise_is_said() -> None:
+    """Kills a red run without a line of diagnosis, as plain problems of all sizes are answered."""
+    verdict = check_subject("valid_lengths.py:squeezed", cases=120, diagnose=True, shrink=True)
+    assert "crash" in {str(each.check_result.severity) for each in verdict.failures}
+    (found,) = verdict.diagnosis
+    assert (
+        "the call raises with valid lengths per sample and N <= 1, and answers without any one of "
+        "them"
+    ) == found.title

@@ -32,7 +32,7 @@ class Needs:
     """The plainest case that is still wrong, and which of its features and sizes that needs.
 
     ``simpler``: the case without each of ``kept``. ``shared``: which of them other failing cases
-    need as well; all where none was compared.
+    need as well; all where none was compared. ``crashed``: it raises, and is not wrong.
     """
 
     case: Case
@@ -40,6 +40,7 @@ class Needs:
     simpler: tuple[Simpler, ...]
     ruled: tuple[bool, ...]
     shared: tuple[bool, ...] = ()
+    crashed: bool = False
 
     @property
     def sizes_alone(self) -> bool:
@@ -54,17 +55,18 @@ class Needs:
     @property
     def sentence(self) -> str:
         """Return what is needed, as a sentence; of one case alone where others fail without it."""
+        wrong, right = ("raises", "answers") if self.crashed else ("wrong", "right")
         if self.agreed:
             without = "any one of them" if len(self.kept) > 1 else "it"
-            return f"wrong with {listed(self.kept)}, and right without {without}"
+            return f"{wrong} with {listed(self.kept)}, and {right} without {without}"
         pairs = list(zip(self.kept, self.shared, strict=True))
         common, own = ([text for text, shared in pairs if shared is each] for each in (True, False))
         one = f"one failing case needs {listed(own)}{' besides' if common else ''}"
-        return f"{f'wrong with {listed(common)}; ' if common else ''}{one}, and others do not"
+        return f"{f'{wrong} with {listed(common)}; ' if common else ''}{one}, and others do not"
 
     def compared(self, caller: Caller, failing: Sequence[Case]) -> Needs | None:
         """Return the same, with which of them these failing cases need; None if time is over."""
-        others = [each for each in failing if _is_wrong(caller, each)]
+        others = [each for each in failing if _is_wrong(caller, each, self.crashed)]
         pairs = list(zip(self.simpler, self.ruled, strict=True))
         shared = [all(self._needs(caller, each, *pair) for each in others) for pair in pairs]
         return replace(self, shared=tuple(shared)) if caller.running() else None
@@ -78,15 +80,16 @@ class Needs:
             return False
         if other.inputs == "self" and {"queries", "keys"} & simpler.keys():
             simpler = dict.fromkeys(("queries", "keys"), next(iter(simpler.values())))
-        return not _is_wrong(caller, other.replace(**simpler))
+        return not _is_wrong(caller, other.replace(**simpler), self.crashed)
 
 
 def needed(caller: Caller, case: Case) -> Needs | None:
-    """Return the features that make a case wrong; None if it is right, or no feature matters.
+    """Return the features that make a case wrong, or raise; None if it is right, or none matters.
 
     None where the time is over as well: what was not asked is not needed.
     """
-    if not _is_wrong(caller, case):
+    crashed = _is_wrong(caller, case, True)
+    if not crashed and not _is_wrong(caller, case, False):
         return None
     kept: dict[str, Simpler] = {}
     for said, simpler in list(_steps(caller, case)):
@@ -94,18 +97,18 @@ def needed(caller: Caller, case: Case) -> Needs | None:
         # One sample without an axis of samples is no size that could be another.
         if merged == case or ("batch" in simpler and case.layout == "unbatched"):
             continue
-        if _is_wrong(caller, merged):
+        if _is_wrong(caller, merged, crashed):
             case = merged
         else:
             kept[said] = simpler
-    rules = [_size_needed(caller, case, simpler) for simpler in kept.values()]
+    rules = [_size_needed(caller, case, simpler, crashed) for simpler in kept.values()]
     if not kept or not caller.running():
         return None
     texts = tuple(rule or text for rule, text in zip(rules, kept, strict=True))
-    return Needs(case, texts, tuple(kept.values()), tuple(map(bool, rules)))
+    return Needs(case, texts, tuple(kept.values()), tuple(map(bool, rules)), crashed=crashed)
 
 
-def _size_needed(caller: Caller, case: Case, simpler: Simpler) -> str:
+def _size_needed(caller: Caller, case: Case, simpler: Simpler, crashed: bool) -> str:
     """Return from which size on a case is wrong, where its neighbours follow one rule."""
     axes = {axis: size for axis, size in simpler.items() if axis in LETTERS and size}
     if not axes:
@@ -114,7 +117,7 @@ def _size_needed(caller: Caller, case: Case, simpler: Simpler) -> str:
     high = getattr(case, axis)
 
     def wrong(size: int) -> bool:
-        return _is_wrong(caller, case.replace(**dict.fromkeys(axes, size)))
+        return _is_wrong(caller, case.replace(**dict.fromkeys(axes, size)), crashed)
 
     tried = {low: False, high: True} | {high + more: wrong(high + more) for more in BEYOND}
     while low + 1 < high:
@@ -123,11 +126,13 @@ def _size_needed(caller: Caller, case: Case, simpler: Simpler) -> str:
         low, high = (low, middle) if tried[middle] else (middle, high)
     letter = " = ".join(LETTERS[axis] for axis in axes)
     beyond = high == low + 1 and all(tried[size] for size in tried if size >= high)
-    larger = _larger_than(caller, case, tuple(axes), low) if beyond else ""
+    larger = _larger_than(caller, case, tuple(axes), low, crashed) if beyond else ""
     return f"{letter} > {larger}" if larger else size_rule(letter, tried) or ""
 
 
-def _larger_than(caller: Caller, case: Case, axes: tuple[str, ...], last: int) -> str:
+def _larger_than(
+    caller: Caller, case: Case, axes: tuple[str, ...], last: int, crashed: bool
+) -> str:
     """Return which other size is the last right one of an axis, "" if none moves it."""
     for other in (each for each in LETTERS if each not in axes):
         both = ("queries", "keys") if case.inputs == "self" and other == "queries" else (other,)
@@ -135,7 +140,7 @@ def _larger_than(caller: Caller, case: Case, axes: tuple[str, ...], last: int) -
             continue
         moved = case.replace(**dict.fromkeys(both, last + MOVED))
         at, beyond = (moved.replace(**dict.fromkeys(axes, last + MOVED + more)) for more in (0, 1))
-        if not _is_wrong(caller, at) and _is_wrong(caller, beyond):
+        if not _is_wrong(caller, at, crashed) and _is_wrong(caller, beyond, crashed):
             return " = ".join(LETTERS[each] for each in both)
     return ""
 
@@ -160,9 +165,9 @@ def _steps(caller: Caller, case: Case) -> Iterator[tuple[str, Simpler]]:
         yield f"{LETTERS[name]} = {getattr(case, name)}", {name: size}
 
 
-def _is_wrong(caller: Caller, case: Case) -> bool:
-    """Return whether a case is answered wrongly, or in another shape."""
+def _is_wrong(caller: Caller, case: Case, crashed: bool) -> bool:
+    """Return whether a case is answered wrongly, or in another shape; or raises, if ``crashed``."""
     if not caller.running():
         return False
     trial = caller.ask_problems([make_problem(case)])[0]
-    return not trial.crashed and trial.wrong
+    return trial.crashed if crashed else not trial.crashed and trial.wrong
