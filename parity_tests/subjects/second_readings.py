@@ -6,13 +6,15 @@ from torch import nn
 from torch.nn import functional as F
 
 
-def documented_in_a_table(q, k, v, attn_mask=None, key_padding_mask=None):
+def documented_in_a_table(q, k, v, attn_mask=None, key_padding_mask=None, is_causal=False):
     """q: (N, H, L, D); k, v: (N, H, S, D).
 
     attn_mask         bool (True = blocked) or float (added), (L, S) or (N, H, L, S)
     key_padding_mask  bool (True = padding), (N, S)
     """
     scores = q @ k.mT / q.shape[-1] ** 0.5
+    if is_causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
     for mask in (attn_mask, None if key_padding_mask is None else key_padding_mask[:, None, None]):
         if mask is not None and mask.dtype == torch.bool:
             scores = scores.masked_fill(mask, -torch.inf)
@@ -21,12 +23,13 @@ def documented_in_a_table(q, k, v, attn_mask=None, key_padding_mask=None):
     return scores.softmax(-1) @ v
 
 
-def documented_in_a_table_inverted(q, k, v, attn_mask=None, key_padding_mask=None):
+def documented_in_a_table_inverted(q, k, v, attn_mask=None, key_padding_mask=None, is_causal=False):
     """Wrong: a True is seen, and nothing else.
 
     attn_mask bool (True = blocked), (L, S)
     """
-    return documented_in_a_table(q, k, v, None if attn_mask is None else ~attn_mask)
+    seen = None if attn_mask is None else ~attn_mask
+    return documented_in_a_table(q, k, v, seen, is_causal=is_causal)
 
 
 def hides_by_boolean_rows(query, key, value, attn_mask=None):

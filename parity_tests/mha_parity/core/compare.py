@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,11 +67,20 @@ def _eps(array: Array) -> float:
     return float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
 
 
+_DIFFER = "elements differ by up to "
+
+
+def difference_said(text: str) -> float:
+    """Return the number that ``describe_difference`` said; infinity where it said none."""
+    number = text.partition(_DIFFER)[2].partition(" ")[0]
+    return float(number) if number else math.inf
+
+
 def describe_difference(expected: Array, actual: Array) -> str:
     """Say in shapes, dtypes or numbers how two arrays differ."""
     if expected.shape != actual.shape or expected.dtype != actual.dtype:
         return f"{expected.shape} {expected.dtype} became {actual.shape} {actual.dtype}"
-    return f"elements differ by up to {max_difference(expected, actual):.3g}"
+    return f"{_DIFFER}{max_difference(expected, actual):.3g}"
 
 
 def in_unlike_digits(first: float, second: float) -> tuple[str, str]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.checks.call_effects import FURTHER
+from mha_parity.checks.call_effects import FURTHER, LAYOUT
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, ask
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.compare import as_float64
+from mha_parity.core.compare import as_float64, difference_said
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging import power
@@ -21,6 +21,7 @@ from mha_parity.judging.by_float32 import float32_units
 from mha_parity.judging.gradients import CHECK, judge_gradients
 from mha_parity.judging.nonfinite import overflow_rows, sum_overflow_rows
 from mha_parity.judging.output import OVERFLOWING, OVERFLOWS, SUM_OVERFLOWS, judge_answer
+from mha_parity.judging.two_answers import may_both_match
 from mha_parity.oracle.error_bound import output_bound
 from mha_parity.oracle.recorded import active_record, problem_of
 from mha_parity.oracle.reference import reference_answer
@@ -187,7 +188,7 @@ def _judged(
         )
     check_results = [
         *judge_answer(problem, reference, answer, settings),
-        *_call_effects(case, answer),
+        *_call_effects(problem, reference, answer),
     ]
     overflows = any(each.detail in OVERFLOWING for each in check_results)
     if case.gradients == "yes" and not overflows:
@@ -229,10 +230,17 @@ def failed_call(case: Case, failure: CandidateError) -> CheckResult:
     )
 
 
-def _call_effects(case: Case, answer: Answer) -> Iterator[CheckResult]:
-    """Yield a failed check for every note on the call, ``name: sentence``."""
+def _call_effects(problem: Problem, reference: Reference, answer: Answer) -> Iterator[CheckResult]:
+    """Yield a failed check for every note on the call, ``name: sentence``.
+
+    Libraries add in another order over arrays that are not contiguous: answers to both may differ
+    by what both may err.
+    """
+    case = problem.case
     for note in answer.notes:
         name, _, sentence = note.partition(": ")
+        if name == LAYOUT and may_both_match(problem, reference, difference_said(sentence)):
+            continue
         yield CheckResult(case=case, check=name, severity=Severity.STRUCTURE, detail=sentence)
     for severity, sentence in answer.lost:
         yield CheckResult(case=case, check=FURTHER, severity=Severity(severity), detail=sentence)
