@@ -8,6 +8,7 @@ the target gives to the keys of its window alone.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,11 +60,11 @@ def check_windows(bound: Convention, problem: Problem, number: int) -> Iterator[
     """
     if bound.facts.compiles and number % SELDOM != 1:
         return
-    length, left, right = SIZES[(number - 1) % len(SIZES)]
+    length, *sides = SIZES[(number - 1) % len(SIZES)]
     for use in bound.windows:
         if use.is_built and bound.own_weights is not None and bound.own_weights.built:
             continue
-        left, right = (left | use.odd, right | use.odd)
+        left, right = (side | use.odd for side in sides)
         asked = -(-length // left) * left if use.whole else length
         for causal in use.causal:
             for masks in _masks(bound, number, causal=causal):
@@ -186,7 +187,18 @@ def _rows(length: int, size: int | tuple[int, int]) -> list[int]:
 
 
 def _seen(sequence: WindowedSequence, row: int, expected: tuple[int, int], found: Array) -> str:
-    """Say which consecutive keys a row has seen; "" where it is not off at one end alone."""
+    """Say which consecutive keys a row has seen; "" where it is not off at one end alone.
+
+    A target may raise where a mask hides all of the keys that are tried.
+    """
+    with suppress(CandidateError):
+        return _seen_keys(sequence, row, expected, found)
+    return ""
+
+
+def _seen_keys(
+    sequence: WindowedSequence, row: int, expected: tuple[int, int], found: Array
+) -> str:
     first, end = expected
     ends = range(row + 1, end if sequence.problem.is_causal else sequence.length + 1)
     seen = [(other, end) for other in range(row + 1)] + [(first, other) for other in ends]
