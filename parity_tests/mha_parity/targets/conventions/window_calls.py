@@ -138,7 +138,7 @@ def use_windows_of(bound: Convention) -> None:
         use, reason = find_window(bound, each, switches)
         if use is None and _is_bound(each, reason):
             bound.bounds |= {each.key}
-            if each in bound.configured:
+            if _is_left_to_callers(each, reason):
                 bound.remarks += (f"`{each.name}` of its configuration changes nothing.",)
         elif use is None:
             bound.untried[each.key] = reason
@@ -164,13 +164,17 @@ def is_switch(parameter: Parameter) -> bool:
     )
 
 
+def _is_left_to_callers(parameter: Parameter, reason: str) -> bool:
+    """Return whether a configuration's window changes nothing: callers may make a mask of it."""
+    return parameter.default == OF_CONFIGURATION and reason.endswith(CHANGE_NOTHING)
+
+
 def _is_bound(parameter: Parameter, reason: str) -> bool:
     """Return whether a constructor's window is a size: two equal ones, of a plane, or the largest.
 
-    A layer that keeps a mask of that many rows raises where the sequence has more. What changes
-    nothing of a configuration may be read by the layer's callers, which make a mask of it.
+    A layer that keeps a mask of that many rows raises where the sequence has more.
     """
-    if parameter.default == OF_CONFIGURATION and reason.endswith(CHANGE_NOTHING):
+    if _is_left_to_callers(parameter, reason):
         return True
     given = re.fullmatch(r"[(\[](\d+), (\d+)[)\]]", parameter.default)
     of_plane = given is not None and given[1] == given[2]
