@@ -132,7 +132,7 @@ class KeepsByDtype(Layer):
     """Wrong: True hides, and the integer 1 keeps."""
 
     def forward(self, query, key, value, mask=None):
-        """Return (N, L, E)."""
+        """Return (N, L, E). mask: booleans, or integers 0 and 1."""
         if mask is None:
             mask = torch.zeros(1, 1, dtype=torch.bool)
         return self.attended(query, key, value, mask if mask.dtype == torch.bool else mask == 0)

@@ -114,3 +114,15 @@ def with_nan_gradient(q, k, v, mask=None):
     if mask is not None:
         scores = scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)
     return scores.softmax(-1).nan_to_num(0.0) @ v
+
+
+def demands_a_key(q, k, v, bias=None):
+    """Right: softmax(q k^T / sqrt(D) + bias) v of (N, H, L, D), in powers of 2.
+
+    bias: floats (L, S), with -inf as long as every row keeps one key.
+    """
+    scores = q @ k.mT * (q.shape[-1] ** -0.5 / np.log(2))
+    if bias is not None:
+        scores = scores + bias / np.log(2)
+    powers = torch.exp2(scores - scores.amax(-1, keepdim=True))
+    return powers @ v / powers.sum(-1, keepdim=True)

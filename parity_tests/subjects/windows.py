@@ -327,3 +327,22 @@ class IgnoredByRule(OfConfiguration):
 
     def __init__(self, embed_dim, num_heads, window=None):
         super().__init__(Sizes(embed_dim, num_heads, None))
+
+
+class KeepsBand(nn.Module):
+    """Wrong: the band of its first window is kept for the next."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads, self.band = num_heads, None
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x, window=None):
+        """Return (N, L, E)."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        distance = behind(q, k)
+        if self.band is None or len(self.band) != len(distance):
+            size = len(distance) if window is None else window
+            self.band = (distance >= 0) & (distance < size)
+        return self.out_proj(attend(q, k, v, self.band).transpose(1, 2).flatten(2))

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from mha_parity.checks import (
     cached_rows,
     dropout,
+    left_padding,
     nonfinite_inputs,
     rejected_inputs,
     tile_sizes,
+    value_widths,
     windows,
 )
 from mha_parity.core.candidate import CandidateError
@@ -29,7 +31,16 @@ CHECKS: Mapping[str, str] = MappingProxyType({
     **cached_rows.CHECKS,
     **tile_sizes.CHECKS,
     **windows.CHECKS,
+    **left_padding.CHECKS,
+    **value_widths.CHECKS,
 })  # fmt: skip
+
+# Of a check, and of what a finding says, which comes first.
+REMEDIES: Mapping[str, str] = MappingProxyType(
+    {each.NAME: each.REMEDY for each in (tile_sizes, windows, left_padding, value_widths)}
+)
+
+BY_SENTENCE: Mapping[str, str] = MappingProxyType({windows.KEPT: windows.FORGET})
 
 
 def further_checks(
@@ -51,6 +62,8 @@ def further_checks(
     yield cached_rows.NAME, cached_rows.check_cached_rows(bound, problem, number)
     yield tile_sizes.NAME, tile_sizes.check_tile_sizes(bound, problem, number)
     yield windows.NAME, windows.check_windows(bound, problem, number)
+    yield left_padding.NAME, left_padding.check_left_padding(bound, problem, number)
+    yield value_widths.NAME, value_widths.check_value_widths(bound, problem, number)
 
 
 def _until_refused(findings: Iterator[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference
 from mha_parity.core.problem import INPUTS
-from mha_parity.targets.attribution import REFUSES
+from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.cached_calls import CachedCalls, rows
 from mha_parity.targets.conventions.window_calls import WindowedSequence, alike, in_window
 from mha_parity.targets.conventions.window_use import BLOCKS
@@ -48,6 +48,8 @@ SHIFT = 8.0  # of inputs: of float32 their scores would have too few digits
 CACHED = 20  # rows at most that are asked one by one
 BEGIN = 2  # rows whose cache is passed on
 OUTSIDE = "Beside a mask `{}` is left out: what is passed has to hide what lies outside of it too."
+KEPT = "what a call makes for its window is kept for another one"
+FORGET = "make in each call what depends on its window, or keep it under that window"
 NO_MASK = ", as if no mask were passed"
 SELDOM = 4  # where each length is compiled, one of 4 is asked
 
@@ -112,12 +114,13 @@ def _findings(
     try:
         output = sequence.answer(use, size)
     except CandidateError as error:
-        if not isinstance(error.__context__, REFUSES):
+        if not refuses(error):
             yield f"{NAME}: {said} it {error}."
         return
     row = sequence.departs(use, size, output, _rows(sequence.length, size))
     if row is None:
         yield from _cached_findings(sequence, use, size, said)
+        yield from _after_others(sequence, use, size, output)
         return
     first, end = sequence.keys_of(use, row, size)
     expected, found = sequence.row(row, first, end), output[:, row]
@@ -128,6 +131,29 @@ def _findings(
         f"{NAME}: {said} {describe_difference(expected, found)} in row {row}, which should see "
         f"{_keys(first, end)}{_seen(sequence, row, (first, end), found)}."
     )
+
+
+def _after_others(
+    sequence: WindowedSequence, use: WindowUse, size: int | tuple[int, int], output: Array
+) -> Iterator[str]:
+    """Yield that an object answers otherwise that was asked with another window before.
+
+    ``output`` is that of a new object. One that is built with its window has no other.
+    """
+    if use.is_built or sequence.has_mask:
+        return
+    longer = (size[0] + 2, size[1] + 2) if isinstance(size, tuple) else size + 2
+    for other in (None, sequence.length if use.whole else longer):
+        with suppress(CandidateError):
+            found = sequence.answer_after(use, other, size)
+            if not alike(output, found):
+                before = "one without" if other is None else f"one with {other}"
+                difference = describe_difference(output, found)
+                yield (
+                    f"{NAME}: with `{use.name}` = {size} after a call of the same object, {before}"
+                    f", {difference}: {KEPT}."
+                )
+                return
 
 
 def _cached_findings(

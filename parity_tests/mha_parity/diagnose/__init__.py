@@ -176,7 +176,8 @@ class _Session:
         causes = self.measurements.causes
         confirmed = self.confirmed(fits)  # each of two bugs alone is contradicted
         numbers = any(not each.is_nan for each in failing)  # NaN alone comes of many a pair
-        combined = self.combined(every, fits, failing, alone=bool(causes)) if numbers else []
+        understood = any(each.confident for each in causes)
+        combined = self.combined(every, fits, failing, alone=understood) if numbers else []
         both = [f for f in combined if f.share >= MIN_CONFIDENT_SHARE]
         if both:
             return self.diagnoses(both)

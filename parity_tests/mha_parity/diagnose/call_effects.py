@@ -15,8 +15,6 @@ from mha_parity.checks import (
     further_problems,
     nonfinite_inputs,
     state,
-    tile_sizes,
-    windows,
 )
 from mha_parity.checks.altered_problems import with_masks_of
 from mha_parity.core.candidate import Answer, CandidateError
@@ -67,8 +65,7 @@ REMEDIES = {
     "copies of weights, buffers and attributes that a call writes",
     cached_rows.NAME: "append the keys and values of each call behind those of the cache, sample "
     "by sample, return both, and let row t of a sequence see rows 0 to t",
-    tile_sizes.NAME: tile_sizes.REMEDY,
-    windows.NAME: windows.REMEDY,
+    **further_problems.REMEDIES,
     ALIASING: "return an array of its own: neither an input, nor a buffer that is used again",
 }
 # By what a finding says, before the remedies of its check.
@@ -77,6 +74,7 @@ BY_SENTENCE = {
     "layout",
     cached_rows.GROUPED: "with a cache too, repeat each key head for all query heads of its group: "
     "repeat_interleave",
+    **further_problems.BY_SENTENCE,
 }
 EXTRA_CHECKS = {*further_problems.CHECKS} - {"dropout off"}
 SEEDS = 8

@@ -238,7 +238,7 @@ def verdict_notes(
     said = (
         *unjudged, _less_accurate(check_results), *_masked_rows(check_results), *meanings, *remarks
     )  # fmt: skip
-    return tuple(note for note in said if note)
+    return tuple(dict.fromkeys(note for note in said if note))
 
 
 def _masked_rows(check_results: Iterable[CheckResult]) -> Iterator[str]:

@@ -29,6 +29,11 @@ def is_refusal(said: str) -> bool:
     return said.startswith(tuple(f"raised {each.__name__}" for each in REFUSES))
 
 
+def refuses(error: CandidateError) -> bool:
+    """Return whether a target refuses a call, or is not asked it: no mistake of the target's."""
+    return error.severity == "inconclusive" or isinstance(error.__context__, REFUSES)
+
+
 def is_harness(filename: str) -> bool:
     """Return whether a frame's file belongs to the harness."""
     return filename.startswith(HARNESS)

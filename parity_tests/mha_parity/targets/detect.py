@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import ADAPTER, TargetError
@@ -31,6 +32,7 @@ LAYER_KEYWORDS = frozenset({"key_padding_mask", "attn_mask", "need_weights"})
 BY_COUNT = {3: "qkv", 5: "x-weights-heads", 6: "x-weights-out-heads"}
 TORCH_STATE = frozenset({"in_proj_weight", "q_proj_weight", "out_proj.weight"})
 ROWS = 3  # query, key and value
+_OF_TILES = re.compile(r"block|tile|chunk|split|slice|worker")
 PACKED_STATE = frozenset({"in_proj_weight", "q_proj_weight"})
 # Conventions whose names leave nothing to experiments.
 SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "projections", "varlen"})
@@ -169,8 +171,11 @@ def _are_qkv(names: Sequence[str]) -> bool:
 
 
 def _optional_count(function: Any, called: Signature) -> int:
-    """Return 1 where the next parameter defaults to a number, which must be that of heads."""
-    if not called.optional:
+    """Return 1 where the next parameter defaults to a number, which must be that of heads.
+
+    Unless it is a number or size of tiles by its name.
+    """
+    if not called.optional or _OF_TILES.search(called.optional[0].lower()):
         return 0
     default = inspect.signature(function).parameters[called.optional[0]].default
     return int(isinstance(default, int) and not isinstance(default, bool))

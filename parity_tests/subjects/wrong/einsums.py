@@ -137,10 +137,10 @@ def with_residual(X, Wq, Wk, Wv, H):
 def turning(X, Wq, Wk, Wv, H):
     q, k, v = qkv(X, Wq, Wk, Wv, H)
 
-    def rotate(x):
+    def turned(x):
         half = x.shape[-1] // 2
         theta = np.outer(np.arange(x.shape[1]), 10000.0 ** (-np.arange(half) / max(half, 1)))
         z = (x[..., :half] + 1j * x[..., half : 2 * half]) * np.exp(1j * theta)
         return np.concatenate([z.real, z.imag, x[..., 2 * half :]], -1).astype(x.dtype)
 
-    return join(softmax(logits(rotate(q), rotate(k))), v)
+    return join(softmax(logits(turned(q), turned(k))), v)

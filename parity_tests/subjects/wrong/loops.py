@@ -11,7 +11,6 @@ EXPECTED = {
     "model_scale": "scale-dmodel",
     "columns": "softmax-query-axis",
     "forgot_last_key": "last-key-unseen",
-    "always_causal": "causal-forced",
     "dealt_out": "heads-interleaved",
     "stuck": "head-stuck",
     "no_normaliser": "softmax-unnormalised",
@@ -86,13 +85,6 @@ def columns(Q, K, V, n_heads):
 
 def forgot_last_key(Q, K, V, n_heads):
     return run(Q, K, V, n_heads, usual, lambda row: soft(row[:-1] or row))
-
-
-def always_causal(Q, K, V, n_heads):
-    def score(a, b, i, j, d, width):
-        return usual(a, b, i, j, d, width) if j <= i else -np.inf
-
-    return run(Q, K, V, n_heads, score, soft)
 
 
 def dealt_out(Q, K, V, n_heads):

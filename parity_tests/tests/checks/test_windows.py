@@ -95,6 +95,15 @@ def test_wrong_ones_fail_by_the_rows_that_are_off(name: str, said: str) -> None:
     assert "look at its bounds" in verdict.diagnosis[0].remedy
 
 
+def test_a_window_that_is_kept_for_the_next_call_fails() -> None:
+    """New objects are right: kills a check that makes one for each window."""
+    verdict = judged("KeepsBand", max_failures=0, diagnose=True)
+    assert Outcome.FAIL is verdict.outcome, verdict
+    assert {NAME} == {each.check_result.check for each in verdict.failures}
+    assert "after a call of the same object, one without, elements" in verdict.diagnosis[0].title
+    assert "keep it under that window" in verdict.diagnosis[0].remedy
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -221,11 +221,23 @@ def test_a_cache_that_is_written_into_is_the_first_cause() -> None:
     assert all(each.bug for each in others)
 
 
-def test_what_trials_settled_holds_in_a_fresh_process() -> None:
-    """That an input of an unclear name is the keys is known there, and no state of the target."""
-    target = f"{SUBJECTS}/optional_inputs.py:OptionalOther"
-    with opened(target, Options(dtypes=("float64",))) as candidate:
-        offer = {**candidate.offer, "inputs": ("cross",)}
+@pytest.mark.parametrize(
+    ("target", "more"),
+    [
+        ("optional_inputs.py:OptionalOther", {"inputs": ("cross",)}),
+        ("optional_inputs.py:SwitchedContext", {"inputs": ("cross",)}),
+        ("packed_samples.py:varlen", {"attn": ("causal",), "inputs": ("cross",)}),
+    ],
+)
+def test_what_trials_settled_holds_in_a_fresh_process(
+    target: str, more: dict[str, tuple[str, ...]]
+) -> None:
+    """Which input is the keys, a switch of these, where the causal rule counts from.
+
+    Calls that know it not are answered otherwise, and were taken for state of the target.
+    """
+    with opened(f"{SUBJECTS}/{target}", Options(dtypes=("float64",))) as candidate:
+        offer = {**candidate.offer, **more}
         problems = [make_problem(case) for case in draw_cases(offer, 6, 1)]
         expected = [candidate(each).output for each in problems]
         with candidate.fresh() as other:  # type: ignore[attr-defined]  # of targets in a process

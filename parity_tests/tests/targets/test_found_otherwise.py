@@ -94,3 +94,10 @@ def test_a_layer_keeps_no_unread_parameters_in_its_call() -> None:
         said for said in bind(load_subject(f"{FILE}:Unread")).remarks[0].rstrip(".").split("; ")
         if said.startswith("no call")
     ]  # fmt: skip
+
+
+def test_a_size_of_blocks_is_no_number_of_heads() -> None:
+    """Where nothing fits, names decide: heads as large as a block were misdiagnosed as mixed."""
+    verdict = checks_of("functions_of_weights.py", cases=40, diagnose=True)("by_blocks")
+    assert Outcome.FAIL is verdict.outcome, verdict
+    assert ("qkv", "softmax-plus-one") == (verdict.convention, verdict.diagnosis[0].bug)

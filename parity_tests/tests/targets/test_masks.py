@@ -20,7 +20,10 @@ RIGHT = {
     "TorchNames": (HIDES, {"attn=bool2d", "attn=float2d", "attn=causal", "padding=float"}),
     "Reshaped": (HIDES, {"attn=bool2d", "attn=causal", "padding=bool"}),
     "Keeps": (KEEPS, {"attn=bool2d", "attn=bool3d", "padding=bool", "attn=causal"}),
-    "KeepsByFilledZeros": (KEEPS, {"padding=bool", "padding=lengths"}),
+    "KeepsByFilledZeros": (
+        "1 keeps, the opposite of torch.nn",
+        {"padding=bool", "padding=lengths"},
+    ),
     "KeepsFlipped": (HIDES, {"attn=bool2d", "padding=bool"}),
     "TokenMask": (HIDES, {"padding=bool", "padding=lengths"}),
     "PairMask": (HIDES, {"attn=bool2d", "padding=bool", "attn=causal"}),

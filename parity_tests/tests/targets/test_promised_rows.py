@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.masks.documented_rows import documents_zero_rows
+from mha_parity.targets.masks.documented_rows import documents_a_key, documents_zero_rows
 from subject_checks import checks_of
 
 judged = checks_of("promised_rows.py", cases=200, dtypes=("float64", "float32"))
@@ -88,3 +88,34 @@ def test_a_promise_is_one_sentence_that_denies_nothing(text: str, *, promised: b
 
     target.__doc__ = text
     assert promised is documents_zero_rows(target)
+
+
+@pytest.mark.parametrize(
+    ("text", "demanded"),
+    [
+        ("bias may contain -inf as long as every row keeps one key.", True),
+        ("Each query must see at least one key.", True),
+        ("mask: every row should have at least one True.", True),
+        ("Every query sees the keys before it.", False),
+        ("Each row has one key less than the row behind it.", False),
+        ("Rows keep one key.", False),
+        ("Every token has one embedding.", False),
+    ],
+)
+def test_a_key_is_demanded_of_each_row_in_these_words(text: str, *, demanded: bool) -> None:
+    """Rows without a key are not asked then: kills every sentence of rows and keys."""
+
+    def target() -> None: ...
+
+    target.__doc__ = text
+    assert demanded is documents_a_key(target)
+
+
+def test_rows_without_a_key_are_not_asked_where_one_is_demanded() -> None:
+    """One row that is the least finite number at all keys is NaN there, by the documentation."""
+    verdict = judged("demands_a_key", cases=120, dtypes=("float64",))
+    assert Outcome.PASS is verdict.outcome, verdict
+    (row,) = (r for r in verdict.features if (r.axis, r.value) == ("masked_rows", "some"))
+    assert ("not offered", "its documentation demands a key for each row") == (
+        row.status, row.reason
+    )  # fmt: skip

@@ -27,7 +27,7 @@ from mha_parity.targets.conventions.canonical_layout import (
 from mha_parity.targets.conventions.log_sum_exp import LogSumExp
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
-from mha_parity.targets.fit.argument_meanings import alike_kv_heads, given_windows, whole_windows
+from mha_parity.targets.fit.argument_meanings import alike_heads, given_windows, whole_windows
 from mha_parity.targets.fit.roles import infer_inputs, is_no_input
 from mha_parity.targets.masks.mask_format import MaskArgument, MaskFormat
 
@@ -222,11 +222,12 @@ class Convention(ABC):
     def construct(self, *args: Any, **kwargs: Any) -> Any:
         """Return a new layer, and keep which parameters of the constructor were passed.
 
-        As many heads of keys as of queries are no trial of their number, nor are whole windows.
+        As many heads of keys as of queries, and value heads as wide, are no trial of either, nor
+        are whole windows.
         """
         named = self._named[0]
         found = parameters.passed_keys(named, "constructor", args, kwargs)
-        untried = alike_kv_heads(named, args, kwargs) | whole_windows(named)
+        untried = alike_heads(named, args, kwargs) | whole_windows(named)
         alike = {f"constructor.{name}" for name in untried} - {
             *(self._tried or ()),
             *self.window_passed,

@@ -70,7 +70,8 @@ OF_KEYS = "True where keys are another input than the queries"
 WIDER = (
     "its input is twice as wide as its one head: E = 2 D, with zeros behind the rows of a problem."
 )
-LEFT_OUT = "left out"  # how an input is settled that calls are made without
+# How an input is settled that calls are made without, and a switch of keys of their own.
+LEFT_OUT, SWITCHED_ON = "left out", "on where keys are no queries"
 PLANES = frozenset({"map", "grid"})  # arrangements in which rows have a height and a width
 
 
@@ -226,14 +227,16 @@ class Fitted(SearchedCalls):
         )
 
     def settled(self) -> tuple[tuple[str, str], ...]:
-        """Return the inputs that calls of self-attention are made without too."""
+        """Return the inputs that self-attention is asked without, and the switch of keys, too."""
         left_out = ((name, LEFT_OUT) for name in sorted(self.left_out))
-        return (*super().settled(), *left_out)
+        switch = [(self.cross_switch, SWITCHED_ON)] if self.cross_switch else []
+        return (*super().settled(), *left_out, *switch)
 
     def settle(self, found: tuple[tuple[str, str], ...]) -> None:
         """Take them from another process."""
         super().settle(found)
         self.left_out = frozenset(name for name, text in found if text == LEFT_OUT)
+        self.cross_switch = next((name for name, text in found if text == SWITCHED_ON), "")
 
     def plain_case(self) -> Case:
         """Two samples and two heads, or what the target takes."""

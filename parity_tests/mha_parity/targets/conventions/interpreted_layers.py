@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
@@ -16,13 +17,15 @@ from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
-from mha_parity.targets.fit import full_width, weights, wider_input
+from mha_parity.targets.fit import full_width, value_heads, weights, wider_input
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import Construction
 from mha_parity.targets.parameters import read_of_config
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
@@ -48,6 +51,8 @@ class InterpretedLayers(InstanceCalls):
     widens = False
     # The constructor's switch that is on where keys are no queries; "" where none is needed.
     cross_switch = ""
+    # What the constructor gets for the width of value heads, where it is another in all calls.
+    value_widths: Mapping[str, int] = MappingProxyType({})
     # What raises without biases, and what it raises; "" where layers without them are judged.
     needs_biases = ""
     # The weights of the last call, as the target holds them.
@@ -58,6 +63,14 @@ class InterpretedLayers(InstanceCalls):
         """The constructor's parameter for the number of key heads, if it has one."""
         named = (p.name for p in self._named[0])
         return tuple(name for name in named if meanings(name)[:1] == ("kv_heads",))[:1]
+
+    @property
+    def value_width_names(self) -> tuple[str, ...]:
+        """The constructor's parameters for the width of value heads alone, that can be another."""
+        made = self.how.construction
+        if made is None or self.instance is not None or self.takes_torchs:
+            return ()
+        return value_heads.own_widths(made.meanings, self.how.slots)
 
     @property
     def says_batch_first(self) -> bool:
@@ -87,7 +100,7 @@ class InterpretedLayers(InstanceCalls):
         more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
         if LAYOUT_SWITCH in {p.name for p in self._named[0]}:
             more[LAYOUT_SWITCH] = problem.case.layout != "sequence_first"
-        more |= self.switches(problem)
+        more |= {**self.switches(problem), **self.value_widths}
         try:
             layer = self._new_with_biases(construction, sizes, more)
         except CandidateError as error:
@@ -164,8 +177,11 @@ class InterpretedLayers(InstanceCalls):
         shapes = weights.shapes_of(layer)
         found = [slots[path] for path in shapes if path in slots]
         held = {bias: self._arrays(problem, bias=bias) for bias in {each.bias for each in found}}
+        width = next(iter(self.value_widths.values()), 0)
         for slot in found:
-            array = weights.slot_array(slot, problem, held[slot.bias], sizes)
+            of_values = width and {*slot.parts} <= value_heads.PARTS
+            fill = value_heads.with_narrow_values(width) if of_values else weights.slot_array
+            array = fill(slot, problem, held[slot.bias], sizes)
             if self.is_wider(problem) and array.size != math.prod(shapes[slot.path]):
                 raise CandidateError("structure", f"`{slot.path}` is not as wide as its input.")
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)

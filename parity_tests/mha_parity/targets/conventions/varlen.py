@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # Of the starts of all samples, and of the longest one: `cu_seqlens_q`, `max_seqlen_q`, `cu_seq_k`.
 STARTS = re.compile(r"^cu_?seq|^cu_|cumulative")
 LONGEST = re.compile(r"^max_?(seq|len|[qk]$)")
+LAST = "counts from the last key"  # how the causal rule is settled
 ALIGNED_LAST = "the causal rule counts from the last key: sequences are cut so that it is torch's."
 MOST_REPEATED = 4  # times the rows of a problem: repeated rows cost a mask over all their square
 TOO_MANY = "not asked: each row past a sample's length would need a sequence of its own"
@@ -158,6 +159,15 @@ class Varlen(Convention):
             found.append(is_rounding(output, attention_in_float64(problem, causal=True)))
         # Uncut square samples are torch's by either rule: cut ones tell.
         return found[-1]
+
+    def settled(self) -> tuple[tuple[str, str], ...]:
+        """Return by which rule keys are counted, too."""
+        return (*super().settled(), *[(LAST, "")] * self.aligned_last)
+
+    def settle(self, found: tuple[tuple[str, str], ...]) -> None:
+        """Take it from another process."""
+        super().settle(found)
+        self.aligned_last = (LAST, "") in found
 
     def sequences(self, problem: Problem) -> tuple[SampleRows, ...]:
         """Return how a problem is cut: rows see the same keys in their sequence as in the problem.

@@ -8,7 +8,7 @@ should be. A window whose rows are attention to no keys that a known rule has is
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -75,6 +75,15 @@ class WindowedSequence:
         """Return the output of the whole, asked with a window."""
         with in_window(self.bound, use, size):
             return self.bound(self.problem).output
+
+    def answer_after(self, use: WindowUse, other: Size | None, size: Size) -> Array:
+        """Return the same of an object that was asked with another window before, or with none."""
+        with in_window(self.bound, use, other) if other is not None else nullcontext():
+            before = self.bound.prepare(self.problem)
+            before.make()
+        with in_window(self.bound, use, size):
+            call = replace(self.bound.prepare(self.problem), function=before.function, pull=None)
+            return self.bound.answer(self.problem, call.make()).output
 
     def departs(
         self, use: WindowUse, size: Size, output: Array, asked: Iterable[int]

@@ -178,13 +178,25 @@ def counts_kv_heads(name: str) -> bool:
     return meanings(name)[:1] == ("kv_heads",)
 
 
-def alike_kv_heads(
+def alike_heads(
     named: Sequence[inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> frozenset[str]:
-    """Return the arguments for the number of key heads that get as many as the query heads'."""
+    """Return the arguments of key or value heads that get what those of query heads get.
+
+    They are the number of key heads, and the width of value heads where heads have a width too.
+    """
     given = dict(zip((each.name for each in named), args, strict=False)) | dict(kwargs)
     heads = [value for name, value in given.items() if meanings(name)[:1] == ("heads",)]
-    return frozenset(n for n, value in given.items() if counts_kv_heads(n) and value in heads)
+    widths = [name for name in given if meanings(name)[:1] == ("head_dim",)]
+    of_queries = [given[name] for name in widths if not is_of_values(name)]
+    alike = {name for name in widths if is_of_values(name) and given[name] in of_queries}
+    fewer = {n for n, value in given.items() if counts_kv_heads(n) and value in heads}
+    return frozenset(alike | fewer)
+
+
+def is_of_values(name: str) -> bool:
+    """Return whether a width is one of values by its name."""
+    return "value" in name.lower() or "v" in name.lower().split("_")
 
 
 def whole_windows(named: Sequence[inspect.Parameter]) -> frozenset[str]:

@@ -43,6 +43,20 @@ _NO_GRADIENT = re.compile(
 )
 _SENTENCE = re.compile(r"(?<=[.;])\s+|\n\s*\n|\n\s*[-*]\s")
 
+# That there are no rows without a key.
+_A_KEY = re.compile(
+    r"\b(every|each|any|all) ((query|output|attention) )?(rows?|quer(y|ies)|tokens?|positions?) "
+    r"((must|should|has to|have to|needs? to|is expected to) )?"
+    r"(keeps?|sees?|has|have|leaves?|attends? to|retains?) (at least one|one|some) "
+    rf"({_KEYS}|true\b|entry|entries|(visible|allowed|unmasked) \w+)(?! (less|fewer|more)\b)",
+    re.IGNORECASE,
+)
+
+
+def documents_a_key(subject: Any) -> bool:
+    """Return whether the documentation demands a key for each row: others are not served."""
+    return _A_KEY.search(" ".join(documentation(subject).split())) is not None
+
 
 def documents_zero_rows(subject: Any) -> bool:
     """Return whether a class or function promises an output of 0 in rows that see no key.

@@ -15,7 +15,7 @@ from mha_parity.targets.masks.documented import (
     with_documented_integers,
     without_floats,
 )
-from mha_parity.targets.masks.documented_rows import documents_zero_rows
+from mha_parity.targets.masks.documented_rows import documents_a_key, documents_zero_rows
 from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
 from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
@@ -308,6 +308,9 @@ def _ask_masked_rows(convention: Convention) -> None:
         return
     if convention.joins_heads:
         convention.reasons["masked_rows", "some"] = "its identity spreads NaN over all heads"
+        return
+    if documents_a_key(convention.subject):
+        convention.reasons["masked_rows", "some"] = "its documentation demands a key for each row"
         return
     padded = convention.plain_case().replace(padding="lengths")
     of_one = convention.masks is not None and convention.masks.only_one_sample(padded)

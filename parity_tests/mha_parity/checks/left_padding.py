@@ -1,0 +1,75 @@
+"""Check that padding in front of a sequence hides nothing else under the causal rule.
+
+Batches whose sequences end together are padded on the left. Under the causal rule the first row
+sees the first key alone, so that the cases of a run leave it visible. Here the first keys of one
+sample are hidden. Its rows before the first real key see none, and may be anything; each row behind
+should be that of the sequence without its padding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.checks.plain_sequence import plain_sequence
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import describe_difference
+from mha_parity.targets.attribution import refuses
+from mha_parity.targets.conventions.cached_calls import rows
+from mha_parity.targets.conventions.window_calls import alike
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+NAME = "padding in front"
+CHECKS = {NAME: "padding in front of a sequence hides nothing else under the causal rule"}
+REMEDY = (
+    "hide from each row the keys that padding hides and those behind it, both at once; treat as a "
+    "row without keys only one whose keys are all hidden, not one whose first key is"
+)
+HEAD_DIM = 3
+SIZES = ((6, 2), (13, 5), (34, 1), (70, 64), (20, 19), (40, 16))  # rows, and those of padding
+HIDING = ("bool", "float")  # lengths hide no first key
+SELDOM = 4  # where each length is compiled, one of 4 is asked
+
+
+def check_left_padding(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
+    """Yield the finding on a small problem, of the kind of ``problem``, that begins with padding.
+
+    ``number`` is that of the case among those for which this is asked. A target that refuses such
+    a problem on purpose is not asked further.
+    """
+    kind = next((each for each in HIDING if each in bound.offer["padding"]), "")
+    if not kind or "causal" not in bound.offer["attn"]:
+        return
+    if bound.facts.compiles and number % SELDOM != 1:
+        return
+    length, padded = SIZES[(number - 1) % len(SIZES)]
+    whole = plain_sequence(bound, problem, length, HEAD_DIM, causal=True, padding=kind)
+    if whole is None:
+        return
+    hidden = np.zeros((whole.case.batch, length), dtype=bool)
+    hidden[0, :padded] = True
+    mask = np.where(hidden, -np.inf, 0).astype(whole.dtype) if kind == "float" else hidden
+    # A sequence of that length that raises without padding is no finding on padding.
+    plain = whole.replace(case=whole.case.replace(padding="none"), key_padding_mask=None)
+    expected = bound(rows(plain, padded, length)).output
+    bound(plain)
+    yield NAME
+    said = f"with the first {padded} of {length} keys of sample 0 hidden"
+    try:
+        found = bound(whole.replace(key_padding_mask=mask)).output
+    except CandidateError as error:
+        if not refuses(error):
+            yield f"{NAME}: {said} it {error}."
+        return
+    for row in range(padded, length):
+        if not alike(expected[0, row - padded], found[0, row]):
+            difference = describe_difference(expected[0, row - padded], found[0, row])
+            seen = f"see keys {padded} to {row}" if row > padded else f"see key {row} alone"
+            yield f"{NAME}: {said} {difference} in row {row}, which should {seen}."
+            return

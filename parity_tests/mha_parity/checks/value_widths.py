@@ -1,0 +1,72 @@
+"""Check value heads that are narrower than query heads, where a constructor has a width for them.
+
+Cases have equal widths, as torch's layer does. A narrower layer should give what the layer of equal
+widths gives in whose weights the missing channels are zero.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.checks.plain_sequence import plain_sequence
+from mha_parity.core.candidate import REMARK, CandidateError
+from mha_parity.core.compare import describe_difference
+from mha_parity.targets.attribution import refuses
+from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
+from mha_parity.targets.conventions.window_calls import alike
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+NAME = "narrower value heads"
+CHECKS = {NAME: "value heads of a width of their own change the width of the values alone"}
+REMEDY = "scale by the width of query heads: that of value heads is for values and output alone"
+NOT_SERVED = "{} it {}: value heads of another width are not served."
+LENGTH, HEAD_DIM = 7, 4
+
+
+def check_value_widths(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
+    """Yield the finding on a small problem, of the kind of ``problem``, with narrower value heads.
+
+    ``number`` is that of the case among those for which this is asked.
+    """
+    if not isinstance(bound, InterpretedLayers) or not bound.value_width_names:
+        return
+    whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=bound.hides_future)
+    if whole is None:
+        return
+    width = 1 + number % (HEAD_DIM - 1)
+    zeroed = without_channels(whole, width)
+    expected = bound(zeroed).output
+    said = f"with `{bound.value_width_names[0]}` = {width} and query heads of width {HEAD_DIM}"
+    passed = bound.passed  # a width that raises was not tried
+    bound.value_widths = dict.fromkeys(bound.value_width_names, width)
+    try:
+        found = bound(zeroed).output
+    except CandidateError as error:
+        bound.passed = passed
+        if not refuses(error):
+            yield REMARK + NOT_SERVED.format(said, error)
+        return
+    finally:
+        bound.value_widths = {}
+    yield NAME
+    if not alike(expected, found):
+        yield f"{NAME}: {said} {describe_difference(expected, found)}."
+
+
+def without_channels(problem: Problem, width: int) -> Problem:
+    """Return a problem in which all channels of values from ``width`` on are zero, head by head."""
+    changed = {}
+    for name in ("w_v", "b_v"):
+        array = getattr(problem, name)
+        if array is not None:
+            split = np.array(array).reshape(problem.num_heads, -1, *array.shape[1:])
+            split[:, width:] = 0
+            changed[name] = split.reshape(array.shape)
+    return problem.replace(**changed)

@@ -1,0 +1,56 @@
+"""Layers whose value heads are narrower than their query heads: torch has none of these.
+
+They are judged by the layer of equal widths in whose weights the missing channels are zero.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mha_parity.targets.fit.argument_meanings import is_of_values
+from mha_parity.targets.fit.weights import slot_array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.fit.weights import Slot
+
+PARTS = frozenset({"v", "out"})  # the projections that have these channels
+
+
+def own_widths(meanings: Iterable[tuple[str, str]], slots: Iterable[Slot]) -> tuple[str, ...]:
+    """Return the parameters of a constructor for the width of value heads, where it can differ.
+
+    Heads have a width of their own besides; values are projected alone, and so is the output.
+    """
+    widths = [name for name, meaning in meanings if meaning == "head_dim"]
+    held = {slot.parts for slot in slots if not slot.bias and PARTS & {*slot.parts}}
+    of_values = [name for name in widths if is_of_values(name)]
+    separate = held == {("v",), ("out",)} and len(of_values) < len(widths)
+    return tuple(of_values) if separate else ()
+
+
+def with_narrow_values(width: int) -> Callable[..., Array]:
+    """Return what fills a slot of values or of the output for value heads of this width."""
+    return partial(_filled, width)
+
+
+def _filled(
+    width: int, slot: Slot, problem: Problem, arrays: Mapping[str, Array], sizes: Mapping[str, int]
+) -> Array:
+    heads = problem.num_heads
+
+    def cut(part: str, array: Array) -> Array:
+        if part == "out":
+            if slot.bias:
+                return array
+            split = array.reshape(array.shape[0], heads, -1)
+            return split[..., :width].reshape(array.shape[0], -1)
+        split = array.reshape(heads, -1, *array.shape[1:])
+        return split[:, :width].reshape(-1, *array.shape[1:])
+
+    shorter = {part: cut(part, arrays[part]) for part in slot.parts}
+    return slot_array(slot, problem, shorter, {**sizes, "d": width})
