@@ -95,6 +95,7 @@ def test_a_promise_is_one_sentence_that_denies_nothing(text: str, *, promised: b
     [
         ("bias may contain -inf as long as every row keeps one key.", True),
         ("Each query must see at least one key.", True),
+        ("Every row of ``bias`` must leave at least one key.", True),
         ("mask: every row should have at least one True.", True),
         ("Every query sees the keys before it.", False),
         ("Each row has one key less than the row behind it.", False),

@@ -46,7 +46,7 @@ _SENTENCE = re.compile(r"(?<=[.;])\s+|\n\s*\n|\n\s*[-*]\s")
 # That there are no rows without a key.
 _A_KEY = re.compile(
     r"\b(every|each|any|all) ((query|output|attention) )?(rows?|quer(y|ies)|tokens?|positions?) "
-    r"((must|should|has to|have to|needs? to|is expected to) )?"
+    r"(of \S+ )?((must|should|has to|have to|needs? to|is expected to) )?"
     r"(keeps?|sees?|has|have|leaves?|attends? to|retains?) (at least one|one|some) "
     rf"({_KEYS}|true\b|entry|entries|(visible|allowed|unmasked) \w+)(?! (less|fewer|more)\b)",
     re.IGNORECASE,
