@@ -46,6 +46,16 @@ class OfMethods(Layer):
         return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
 
 
+class DrawnByConfiguration(Layer):
+    """Gets the functions that draw its weights of its configuration."""
+
+    def __init__(self, config):
+        super().__init__(config.n_embd, config.n_head)
+        for each in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
+            config.kernel_init(each.weight)
+            config.bias_init(each.bias)
+
+
 class OfMethodsUnscaled(OfMethods):
     """Wrong on purpose: the scale is that of heads of width 1."""
 

@@ -155,6 +155,20 @@ class GroupedTiled(Grouped):
         return rows.repeat(1, self.n_heads // self.n_kv_heads, 1, 1)
 
 
+class GroupedByName(Grouped):
+    """Right: the number of key heads has a name that is as often their size."""
+
+    def __init__(self, hidden_size, num_heads, group_size):
+        super().__init__(hidden_size, num_heads, group_size)
+
+
+class GroupedByNameTiled(GroupedTiled):
+    """Wrong on purpose: the same, with key heads repeated as a whole."""
+
+    def __init__(self, hidden_size, num_heads, group_size):
+        super().__init__(hidden_size, num_heads, group_size)
+
+
 class GroupedMatrices(nn.Module):
     """Grouped queries with bare matrices, applied as X @ W, and heads of keys required."""
 

@@ -47,6 +47,7 @@ def test_a_configuration_within_another_of_any_name_is_made() -> None:
     ("name", "said"),
     [
         ("OfMethods", "`init_std` = one"),
+        ("DrawnByConfiguration", "`bias_init` = "),
         ("Positions", "as Linears; (N, L, E); `rope` the identity."),
         ("PositionsOfBoth", "`rope` the identity."),
         ("ByMethod", "as Linears"),

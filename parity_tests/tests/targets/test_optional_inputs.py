@@ -27,6 +27,7 @@ PAIRS = [
     ("OptionalKey", "OptionalKeyIgnored", {("inputs", "cross")}),
     ("SwitchedContext", "SwitchedContextIgnored", {("inputs", "cross")}),
     ("Grouped", "GroupedTiled", {("kv_heads", "fewer")}),
+    ("GroupedByName", "GroupedByNameTiled", {("kv_heads", "fewer")}),
     ("GroupedMatrices", "GroupedMatricesTiled", {("kv_heads", "fewer")}),
 ]
 

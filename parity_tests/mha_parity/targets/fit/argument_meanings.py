@@ -16,7 +16,7 @@ from mha_parity.targets.fit.names import WINDOW, is_weight, parts, snake_case
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mha_parity.core.case import Case
 
@@ -41,6 +41,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ((r"temperature|^temp$|^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"
       r"|^norm_fact(or)?$"), ("root", "inverse_root")),
     (r"rel.*bias|pos.*bias|^add_bias", ()),
+    (r"^(kernel|bias|weights?|w|b|dense|linear)_init(iali[sz]er)?$|^initializer$", ("initializer",)),
     (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores
     # A size of parts of the computation: one with a default stays as it is.
@@ -58,6 +59,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^((n|num)_?)?batch(_?size)?$|^(n_)?bsz?$", ("samples", "width")),
     (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
     (r"(kv|key_value|group|k_v).*head|(kv|query|num|^n)_groups|n_?kv|kv_h", ("kv_heads",)),
+    (r"^group_size$", ("kv_heads", "one_row")),  # in code it is the number of groups as often
     (r"head|^n?h$|^nh(?!id)|^(n|num)_?q$", ("heads",)),
     (r"^n$", ("width", "heads")),
     (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),
@@ -103,10 +105,8 @@ class LayerSizes:
         """Return what an argument of this meaning gets; a string stands for itself in quotes."""
         if meaning.startswith("'"):
             return meaning[1:-1]
-        if meaning in {"random", "rngs"}:
-            return random_source(streams=meaning == "rngs")
-        if meaning == "identity":
-            return identity
+        if meaning in _MADE:
+            return _MADE[meaning]()
         if meaning == "torch_dtype":
             return getattr(sys.modules.get("torch"), "float32", None)
         width, packed = self.width, 3 * self.width
@@ -142,6 +142,15 @@ def identity(rows: Any, *others: Any, **_: Any) -> Any:
     return (rows, *alike) if alike else rows
 
 
+def initializer() -> Any:
+    """Return what draws weights, which are replaced: JAX's zeros, or what leaves an array as it is.
+
+    torch's functions get the array that they fill.
+    """
+    jax = sys.modules.get("jax")
+    return identity if jax is None else jax.nn.initializers.zeros
+
+
 def random_source(*, streams: bool = False) -> Any:
     """Return what random weights are drawn from: a key of JAX where it is in use, or NumPy's.
 
@@ -152,6 +161,14 @@ def random_source(*, streams: bool = False) -> Any:
         return nnx.Rngs(0)
     jax = sys.modules.get("jax")
     return np.random.default_rng(0) if jax is None else jax.random.PRNGKey(0)
+
+
+_MADE: dict[str, Callable[[], Any]] = {
+    "random": random_source,
+    "rngs": lambda: random_source(streams=True),
+    "identity": lambda: identity,
+    "initializer": initializer,
+}
 
 
 @cache
