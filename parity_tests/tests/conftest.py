@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
     RunPytest = Callable[..., pytest.RunResult]
 
+# Folders of tests that are of other things than further calls and sizes.
+SHORTENED = frozenset(
+    {"answers", "cli", "commands", "diagnose", "judging", "numpy", "report", "run", "targets"}
+)
+
 
 @pytest.hookimpl(tryfirst=True)  # before those that are marked slow are deselected
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,31 +39,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.fixture
-def few_further_calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the further calls of a run in this process for 2 of its cases, not for the first 12.
+@pytest.fixture(autouse=True)
+def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make runs in this process shorter, by a fifth of a test's time, where it is of other things.
 
-    Those to check state, dropout, refused inputs and NaN take 40 % of a short run. tests/checks
-    holds what they see; `make test-all` leaves them as they are.
+    Further calls, on state, dropout, refused inputs and NaN, are made for 2 cases of a run, not for
+    the first 12, and drawn cases take a quarter of the time to judge. tests/checks holds what these
+    calls see, and tests/cases what sizes are drawn; `whole` marks what needs either elsewhere, and
+    `make test-all` leaves both as they are.
     """
-    if "not slow" in request.config.option.markexpr:
-        from mha_parity.checks import call_effects
+    short = "not slow" in request.config.option.markexpr
+    if (
+        not short
+        or request.path.parent.name not in SHORTENED
+        or request.node.get_closest_marker("whole")
+    ):
+        return
+    from mha_parity.cases import sizes
+    from mha_parity.checks import call_effects
 
-        monkeypatch.setattr(call_effects, "EXTRA", call_effects.EXTRA._replace(first=2))
-
-
-@pytest.fixture
-def short_cases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw cases that take a quarter of the time to judge: a quarter less for a short run.
-
-    How a target is called does not depend on long sequences. tests/cases holds what sizes are
-    drawn; `make test-all` leaves them as they are.
-    """
-    if "not slow" in request.config.option.markexpr:
-        from mha_parity.cases import sizes
-
-        for limit in ("LIMIT", "LONG_LIMIT", "FULL_LIMIT"):
-            monkeypatch.setattr(sizes, limit, getattr(sizes, limit) / 4)
+    monkeypatch.setattr(call_effects, "EXTRA", call_effects.EXTRA._replace(first=2))
+    for limit in ("LIMIT", "LONG_LIMIT", "FULL_LIMIT"):
+        monkeypatch.setattr(sizes, limit, getattr(sizes, limit) / 4)
 
 
 @pytest.fixture(scope="session")

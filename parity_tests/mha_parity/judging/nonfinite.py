@@ -18,6 +18,7 @@ import numpy as np
 
 from mha_parity.core.arrays import merge_heads
 from mha_parity.core.compare import as_float64, same_kind
+from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.options import POLICIES, Policy
 from mha_parity.oracle.error_bound import roundoff, smallest_number
 from mha_parity.oracle.reference import Reference, reference_answer
@@ -61,12 +62,12 @@ def sum_overflow_rows(problem: Problem, reference: Reference) -> Array:
     """Return the rows (N, H, L) whose exp(l - max l) V may pass float16's range undivided.
 
     torch sums in float32; where a program divides last, in float16, a sum of large values is
-    infinite, that of the largest number and others too. None where a value is infinite, or the
-    output passes the range itself.
+    infinite. None where the values are the largest number on purpose, or the output passes the
+    range itself.
     """
     weights, v = np.abs(reference.weights), np.abs(reference.v)
-    infinite = problem.case.regime == "infinite_value"
-    if problem.dtype != np.float16 or not weights.shape[-1] or infinite:
+    extreme = problem.case.regime in EXTREME_VALUES
+    if problem.dtype != np.float16 or not weights.shape[-1] or extreme:
         return np.zeros(weights.shape[:3], dtype=bool)
     most = float(np.finfo(np.float16).max)
     with np.errstate(all="ignore"):

@@ -33,6 +33,7 @@ def test_the_cases_are_shared_out(cases: int, shares: list[int]) -> None:
     assert shares == [options.cases for _, options in runs]
 
 
+@pytest.mark.whole
 def test_a_wrong_second_tile_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flash without the keys beyond its first tile fails; the plain engine passes."""
     right: Any = flash._pass

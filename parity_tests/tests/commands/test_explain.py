@@ -62,6 +62,7 @@ def test_the_numbers_are_those_of_the_case(name: str) -> None:
         assert words(printed).startswith(words(array))
 
 
+@pytest.mark.whole
 @pytest.mark.repeats(4)
 @pytest.mark.parametrize(
     ("name", "sentence"),

@@ -122,6 +122,7 @@ def test_the_first_name_is_the_true_one(file: str, name: str, true: str) -> None
     assert found[0].remedy
 
 
+@pytest.mark.whole
 def test_a_bug_beyond_its_entry_is_two_of_the_catalogue() -> None:
     """A mask that inverts the causal rule too: no entry alone predicts both."""
     (found,) = diagnosed("tensors", BOTH_MASKS)

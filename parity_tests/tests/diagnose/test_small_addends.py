@@ -35,6 +35,7 @@ BY_SCORE = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("target", "said"), WRONG.items(), ids=WRONG)
 def test_what_is_added_is_measured(target: str, said: str) -> None:
     """Kills an approximated exp, and the one element where the error passed rounding first."""

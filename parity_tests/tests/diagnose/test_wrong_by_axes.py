@@ -54,6 +54,7 @@ def test_long_and_subnormal_cases_screen_no_hypothesis() -> None:
     assert [cases[2], cases[3], cases[1]] == [each.problem.case for each in found]
 
 
+@pytest.mark.whole
 def test_what_rows_see_beyond_a_size_is_said_with_it() -> None:
     """Where a rule of sizes is all that is known, a row beyond is shown with its keys."""
     border, seen = judged("PositionsInInt8", cases=100).diagnosis

@@ -47,11 +47,6 @@ def flash_problem() -> Callable[..., Heads]:
     return drawn
 
 
-@pytest.fixture(autouse=True)
-def _few_further_calls(few_further_calls: None) -> None:
-    """Make few of the calls that tests/checks holds."""
-
-
 def _blas_threads() -> list[int]:
     return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
 

@@ -272,11 +272,6 @@ def unheard() -> Callable[[str], list[str]]:
     return _unheard
 
 
-@pytest.fixture(autouse=True)
-def _few_further_calls(few_further_calls: None) -> None:
-    """Make few of the calls that tests/checks holds."""
-
-
 @pytest.fixture(scope="session")
 def make_rows() -> Callable[..., list[FeatureRow]]:
     """Return a function that makes the rows of one axis from (cases, failed) by value."""

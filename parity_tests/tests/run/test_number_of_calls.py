@@ -53,6 +53,7 @@ def published() -> dict[str, dict[int, int]]:
     }
 
 
+@pytest.mark.whole
 @pytest.mark.repeats(2)
 @pytest.mark.parametrize("cases", [1, 10, 100])
 @pytest.mark.parametrize(

@@ -11,11 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(autouse=True)
-def _few_further_calls(few_further_calls: None, short_cases: None) -> None:
-    """Make few of the calls that tests/checks holds, on cases of few scores."""
-
-
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., str]:
     """Return a function that writes a file of Python, and returns the target of a name in it."""

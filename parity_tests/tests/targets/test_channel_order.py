@@ -6,8 +6,6 @@ import pytest
 
 from subject_checks import checks_of
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 judged = checks_of("channel_order.py", cases=24)
 # Of each right layer, the weights whose rows or columns are in another order than torch's.
 PERMUTED = {

@@ -8,8 +8,6 @@ import pytest
 from mha_parity.targets.conventions.canonical_layout import LAID
 from subject_checks import checks_of
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 judged = checks_of("first_row.py", cases=24)
 
 

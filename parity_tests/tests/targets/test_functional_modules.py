@@ -19,7 +19,6 @@ FILE = SUBJECTS / "functional_layers.py"
 judged = checks_of("functional_layers.py", cases=8)
 pytestmark = [
     pytest.mark.frameworks,
-    pytest.mark.usefixtures("few_further_calls"),
     pytest.mark.skipif(
         find_spec("flax") is None or find_spec("haiku") is None,
         reason="flax and haiku are not installed; make test-frameworks does",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import Call
-from subject_checks import checks_of
+from mha_parity.targets.fit.names_in_code import number_of
+from subject_checks import checks_of, load_subject
 
 judged = checks_of("module_sizes.py", dtypes=("float64", "float32"))
 
@@ -127,3 +131,22 @@ def test_what_xla_lacks_is_not_the_targets(said: str, severity: str) -> None:
     with pytest.raises(CandidateError) as read:
         to_numpy(Lazy(said), "the output")
     assert ("structure" if severity == "crash" else severity) == read.value.severity
+
+
+def test_sizes_of_a_module_that_its_own_imports_are_set() -> None:
+    """`constants.n_embd`, while a layer is built: kills a width that is left, and a scale by it."""
+    of_another = checks_of("numbers_of_another.py", cases=40)
+    right = of_another("OfAnother")
+    assert Outcome.PASS is right.outcome, right
+    wrong = of_another("OfAnotherScaled", diagnose=True)
+    assert Outcome.FAIL is wrong.outcome, wrong
+    assert "scale-hardcoded-64" == wrong.diagnosis[0].bug
+    assert 64 == load_subject("numbers_of_another.py:OfAnother").__init__.__globals__["c"].n_embd
+
+
+def test_constants_of_a_library_are_no_sizes() -> None:
+    """`math.e` has the name of a width: kills any module that is imported."""
+    scope = load_subject("numbers_of_another.py:OfAnother").__init__.__globals__
+    scope = {"math": math, "np": np, "c": scope["c"], "e": 1}
+    found = [number_of(scope, name) for name in ("math.e", "np.e", "c.n_embd", "c.absent", "e")]
+    assert [None, None, 64, None, 1] == found

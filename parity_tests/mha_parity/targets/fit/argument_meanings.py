@@ -41,7 +41,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ((r"temperature|^temp$|^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"
       r"|^norm_fact(or)?$"), ("root", "inverse_root")),
     (r"rel.*bias|pos.*bias|^add_bias", ()),
-    (r"^(kernel|bias|weights?|w|b|dense|linear)_init(iali[sz]er)?$|^initializer$", ("initializer",)),
+    (r"^((kernel|bias|weights?|w|b|dense|linear)_init|initiali[sz]er)$", ("initializer",)),
     (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores
     # A size of parts of the computation: one with a default stays as it is.

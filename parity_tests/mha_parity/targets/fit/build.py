@@ -19,7 +19,7 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.configurations import with_value
 from mha_parity.targets.fit.initial_draws import drawn_by_numpy
 from mha_parity.targets.fit.names import ROWS, is_weight, parts
-from mha_parity.targets.fit.names_in_code import globals_read
+from mha_parity.targets.fit.names_in_code import globals_read, number_of, set_number
 from mha_parity.targets.fit.weights_by_name import WeightsByName, of_instance
 from mha_parity.targets.parameters import modes_of
 
@@ -265,12 +265,14 @@ def with_globals(kind: Any, meanings: dict[str, str], sizes: LayerSizes) -> Iter
     """Set the numbers of a module that its class or function reads to these sizes."""
     of_class = getattr(getattr(kind, "__init__", None), "__globals__", {})
     scope = of_class if isinstance(kind, type) else inspect.unwrap(kind).__globals__
-    held = {name: scope[name] for name in meanings}
-    scope |= {name: sizes.value(meaning) for name, meaning in meanings.items()}
+    held = {name: number_of(scope, name) for name in meanings}
+    for name, meaning in meanings.items():
+        set_number(scope, name, sizes.value(meaning))
     try:
         yield
     finally:
-        scope |= held
+        for name, number in held.items():
+            set_number(scope, name, number)
 
 
 def called_with_globals(

@@ -6,12 +6,14 @@ import ast
 import dis
 import inspect
 import re
+import sys
 import textwrap
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads
@@ -30,7 +32,8 @@ _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 def globals_read(kind: type) -> Mapping[str, str]:
     """Return the numbers of a module that a class, or what it calls there, reads, by meaning.
 
-    What is decorated is not followed: what is compiled has read its numbers already.
+    Those of a module of the user's that it imports too: `constants.n_embd`. What is decorated is
+    not followed: what is compiled has read its numbers already.
     """
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
     seen: set[str] = set()
@@ -44,8 +47,32 @@ def globals_read(kind: type) -> Mapping[str, str]:
             followed = isinstance(value, type) or inspect.isfunction(value)
             if followed and value.__module__ == kind.__module__:
                 todo += vars(value).values() if isinstance(value, type) else [value]
-    numbers = {n for n in seen if type(scope.get(n)) in {int, float}}
-    return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}
+    numbers = {n for n in seen if type(number_of(scope, n)) in {int, float}}
+    known = {n: meanings(n.rpartition(".")[2])[:1] for n in numbers}
+    return {n: meant[0] for n, meant in known.items() if meant and meant[0] != "zero"}
+
+
+def number_of(scope: Mapping[str, Any], name: str) -> Any:
+    """Return what a name holds in a module, or in one of the user's that it imports; else None."""
+    owner, _, attribute = name.rpartition(".")
+    if not owner:
+        return scope.get(name)
+    module = scope.get(owner)
+    if not isinstance(module, ModuleType):
+        return None
+    file = getattr(module, "__file__", None) or "site-packages"
+    package = module.__name__.partition(".")[0]
+    library = "site-packages" in file or package in sys.stdlib_module_names
+    return None if library else vars(module).get(attribute)
+
+
+def set_number(scope: dict[str, Any], name: str, value: Any) -> None:
+    """Set what ``number_of`` returns."""
+    owner, _, attribute = name.rpartition(".")
+    if owner:
+        setattr(scope[owner], attribute, value)
+    else:
+        scope[name] = value
 
 
 def sizes_read(kind: type) -> dict[str, str]:
@@ -58,13 +85,18 @@ def sizes_read(kind: type) -> dict[str, str]:
     read = {name for each in built for name in _names(getattr(each, "__code__", None))}
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
     whole = (
-        (n, m) for n, m in globals_read(kind).items() if type(scope[n]) is int and scope[n] > 0
+        (n, m)
+        for n, m in globals_read(kind).items()
+        if type(found := number_of(scope, n)) is int and found > 0
     )
     found = {name: meaning for name, meaning in sorted(whole) if meaning in _OF_HEADS}
     if not read & found.keys():
         return {}
     sizes = {name: each for name, each in found.items() if name in read or each != "width"}
-    values = {each: {scope[n] for n, m in sizes.items() if m == each} for each in sizes.values()}
+    values = {
+        each: {number_of(scope, n) for n, m in sizes.items() if m == each}
+        for each in sizes.values()
+    }
     if any(len(each) > 1 for each in values.values()):
         return {}
     heads, head_dim, width = (min(values.get(m, {0})) for m in ("heads", "head_dim", "width"))
@@ -257,8 +289,14 @@ def _strings(code: CodeType | None) -> Iterator[str]:
 
 
 def _names(code: CodeType | None) -> Iterator[str]:
-    """Yield the global names and attributes that code reads, in its comprehensions too."""
+    """Yield the global names and attributes that code reads, in its comprehensions too.
+
+    And an attribute of a global name as both: `constants.n_embd`.
+    """
     if code is not None:
         yield from code.co_names
+        for owner, read in pairwise(dis.get_instructions(code)):
+            if owner.opname == "LOAD_GLOBAL" and read.opname == "LOAD_ATTR":
+                yield f"{owner.argval}.{read.argval}"
         for each in code.co_consts:
             yield from _names(each if isinstance(each, CodeType) else None)

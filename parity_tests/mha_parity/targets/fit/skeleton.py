@@ -80,7 +80,9 @@ class Skeleton:
 
     def _built(self, construction: Construction) -> Iterator[str]:
         for name, meaning in globals_read(self._fitted.subject).items():
-            yield f"    Target.__init__.__globals__[{json.dumps(name)}] = {SIZES[meaning]}"
+            owner, _, attribute = name.rpartition(".")
+            held = f"Target.__init__.__globals__[{json.dumps(owner or name)}]"
+            yield f"    {held}{f'.{attribute}' * bool(owner)} = {SIZES[meaning]}"
         given = [f"{name}={SIZES[meaning]}" for name, meaning in construction.meanings]
         if construction.config:
             yield from self._configured(construction)
