@@ -205,8 +205,8 @@ OF_CONFIGURATION = "of a configuration"
 _HOLDERS = r"self\.\w*(?:cfg|config|conf|args|opts?|hparams)\w*"
 
 
-def read_of_config(subject: Any, config: str, wanted: Role) -> tuple[Parameter, ...]:
-    """Return what a class, or one above it, reads of its configuration for this role.
+def read_of_config(subject: Any, config: str, wanted: Role | None = None) -> tuple[Parameter, ...]:
+    """Return what a class, or one above it, reads of its configuration for this role, or for any.
 
     No constructor and no call shows them. ``config`` is the constructor's argument that holds them.
     """
@@ -218,10 +218,11 @@ def read_of_config(subject: Any, config: str, wanted: Role) -> tuple[Parameter, 
     held = rf"(?:{re.escape(config)}|{_HOLDERS})"
     read = re.findall(rf"\b{held}\.(\w+)\b", source)
     read += re.findall(rf"\bgetattr\(\s*{held}\s*,\s*[\"'](\w+)[\"']", source)
+    roles = {each: role(each, "constructor", default=False) for each in read}
     return tuple(
-        Parameter(name=each, of="constructor", role=wanted, default=OF_CONFIGURATION)
-        for each in dict.fromkeys(read)
-        if role(each, "constructor", default=False) is wanted
+        Parameter(name=name, of="constructor", role=each, default=OF_CONFIGURATION)
+        for name, each in roles.items()
+        if wanted in {None, each}
     )
 
 

@@ -48,9 +48,10 @@ def test_what_is_added_to_scores_may_hide_keys() -> None:
     assert 0 == verdict.failed
 
 
-def test_a_causal_name_that_hides_nothing_fails() -> None:
+@pytest.mark.parametrize("name", ["CausalSelfAttention", "CausalSelfAttentionOfConfig"])
+def test_a_causal_name_that_hides_nothing_fails(name: str) -> None:
     """Kills a green by what is left: attention without the rule that its name promises."""
-    verdict = judged("CausalSelfAttention")
+    verdict = judged(name)
     assert_named(verdict, "mask-ignored")
     assert any("its name says that it is causal" in note for note in verdict.notes)
 

@@ -310,7 +310,7 @@ class Fitted(SearchedCalls):
             self.offer = self.offer | {"attn": ("causal",), "inputs": inputs}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
-        elif not self.config_switches and is_causal_by_name(self):
+        elif is_causal_by_name(self, getattr(self.how.construction, "config", "")):
             remarks.append(judge_by_name(self))
         causal = () if self.hides_future else self.config_switches
         self.configured = (*causal, *self.config_windows)

@@ -12,7 +12,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import absolute_difference
 from mha_parity.core.parameters import Role
-from mha_parity.targets.parameters import MODES
+from mha_parity.targets.parameters import MODES, read_of_config
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -73,14 +73,19 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
         return True
 
 
-def is_causal_by_name(convention: Convention) -> bool:
-    """Return whether a target of self-attention is called causal, and nothing else decides it."""
+def is_causal_by_name(convention: Convention, config: str = "") -> bool:
+    """Return whether a target of self-attention is called causal, and nothing else decides it.
+
+    ``config`` is the constructor's parameter for a configuration: what is read of that may.
+    """
     subject = convention.subject
     name = getattr(subject, "__name__", "")
     if "self" not in convention.offer["inputs"] or _CAUSAL_NAME.search(name) is None:
         return False
     switched = any("causal" in each.lower() for each in dir(subject))  # by a name of the class
-    return not switched and not any(map(_may_decide, convention.parameters))
+    named = [each for each in convention.parameters if each.name != config]
+    read = read_of_config(subject, config) if config else ()
+    return not switched and not any(map(_may_decide, (*named, *read)))
 
 
 def _may_decide(parameter: Parameter) -> bool:
