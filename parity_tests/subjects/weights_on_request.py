@@ -92,3 +92,32 @@ class ReturnsScores(OnRequest):
             query, key, value, need_weights=True, average_attn_weights=False
         )
         return (output, weights.log()) if return_scores else output
+
+
+class Head(nn.Module):
+    """One head, and its weights."""
+
+    def __init__(self, width, head_width):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(width, head_width) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return weights @ v, weights
+
+
+class StackedBehindSamples(nn.Module):
+    """Right of samples: the weights are stacked behind their axis, which one sample alone lacks."""
+
+    def __init__(self, hidden_size, num_heads):
+        super().__init__()
+        width = hidden_size // num_heads
+        self.heads = nn.ModuleList([Head(hidden_size, width) for _ in range(num_heads)])
+        self.out = nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, x, output_attentions=False):
+        """Return (N, L, E) and weights (N, H, L, L), or None."""
+        rows, weights = zip(*(head(x) for head in self.heads), strict=True)
+        output = self.out(torch.cat(rows, dim=-1))
+        return output, torch.stack(weights, dim=1) if output_attentions else None

@@ -107,3 +107,12 @@ def test_switches_are_known_by_name_and_default() -> None:
         found = weights_switches(named, case.replace(weights=weights), ["averaged"])
         assert expected == found
     assert {} == weights_switches(named, case.replace(weights="none"), [])
+
+
+def test_one_sample_without_its_axis_is_tried_with_weights_too() -> None:
+    """Its output is right and its weights are none of (H, L, S): kills a trial of the output."""
+    verdict = judged("StackedBehindSamples")
+    assert Outcome.PASS == verdict.outcome, verdict
+    (row,) = (r for r in verdict.features if (r.axis, r.value) == ("layout", "unbatched"))
+    assert "what comes with the output has shape (1, 5, 2, 5)" == row.reason
+    assert any("per_head" == each.value and each.cases for each in verdict.features)

@@ -258,10 +258,6 @@ class Fitted(SearchedCalls):
         case = self.trial_case()
         self._narrow(case)
         look_at_one_head(self)
-        if case.layout == "batch_first" and (self.how.is_usual or self.how.of_heads):
-            single = single_sample(case, self.offer)
-            if takes_single(self, single):
-                yield FeatureProbe("layout", "unbatched", (single,))
         yield from self._other_layout()
         packed = self.how.roles.packed
         if self.how.projection_of_case == "none" and self.how.of_heads:
@@ -286,6 +282,12 @@ class Fitted(SearchedCalls):
             several = [case.replace(gradients="yes", inputs=each) for each in self.offer["inputs"]]
             yield FeatureProbe("gradients", "yes", tuple(several))
         yield from weight_probes(case)
+        if case.layout == "batch_first" and (self.how.is_usual or self.how.of_heads):
+            single = single_sample(case, self.offer)
+            weights = [each for each in self.offer["weights"] if each != "none"]
+            if takes_single(self, single):
+                cases = (single, *(single.replace(weights=each) for each in weights))
+                yield FeatureProbe("layout", "unbatched", cases)
         if "many" in self.offer["heads"]:
             yield from grouped_probes(self, case)
 
