@@ -173,9 +173,10 @@ def _are_qkv(names: Sequence[str]) -> bool:
 def _optional_count(function: Any, called: Signature) -> int:
     """Return 1 where the next parameter defaults to a number, which must be that of heads.
 
-    Unless it is a number or size of tiles by its name.
+    Unless it is a number or size of tiles by its name, behind query, key and value.
     """
-    if not called.optional or _OF_TILES.search(called.optional[0].lower()):
+    fourth = len(called.required) == ROWS
+    if not called.optional or (fourth and _OF_TILES.search(called.optional[0].lower())):
         return 0
     default = inspect.signature(function).parameters[called.optional[0]].default
     return int(isinstance(default, int) and not isinstance(default, bool))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 KEPT_CLASSES = 4  # whose code is read once: three questions are asked of each
+KEPT_CODE = 1024  # functions of which each layer that is built is asked what it reads
 _UNPACKS = "UNPACK_SEQUENCE"
 _OF_HEADS = frozenset({"heads", "head_dim", "width"})
 _ENDING = re.compile(r"[./][A-Za-z]\w*")
@@ -288,15 +289,19 @@ def _strings(code: CodeType | None) -> Iterator[str]:
         yield from _strings(each if isinstance(each, CodeType) else None)
 
 
-def _names(code: CodeType | None) -> Iterator[str]:
-    """Yield the global names and attributes that code reads, in its comprehensions too.
+@lru_cache(maxsize=KEPT_CODE)
+def _names(code: CodeType | None) -> tuple[str, ...]:
+    """Return the global names and attributes that code reads, in its comprehensions too.
 
     And an attribute of a global name as both: `constants.n_embd`.
     """
-    if code is not None:
-        yield from code.co_names
-        for owner, read in pairwise(dis.get_instructions(code)):
-            if owner.opname == "LOAD_GLOBAL" and read.opname == "LOAD_ATTR":
-                yield f"{owner.argval}.{read.argval}"
-        for each in code.co_consts:
-            yield from _names(each if isinstance(each, CodeType) else None)
+    if code is None:
+        return ()
+    steps = pairwise(dis.get_instructions(code))
+    both = (
+        f"{owner.argval}.{read.argval}"
+        for owner, read in steps
+        if (owner.opname, read.opname) == ("LOAD_GLOBAL", "LOAD_ATTR")
+    )
+    inner = (name for each in code.co_consts if isinstance(each, CodeType) for name in _names(each))
+    return (*code.co_names, *both, *inner)
