@@ -142,13 +142,17 @@ def identity(rows: Any, *others: Any, **_: Any) -> Any:
     return (rows, *alike) if alike else rows
 
 
-def initializer() -> Any:
-    """Return what draws weights, which are replaced: JAX's zeros, or what leaves an array as it is.
+def zeros_drawn(*arguments: Any, **_: Any) -> Any:
+    """Return zeros of the shape among the arguments; without one, the array that is to be filled.
 
-    torch's functions get the array that they fill.
+    Weights are replaced. JAX and flax pass a key, a shape and a dtype, haiku the last two, and
+    torch an array.
     """
-    jax = sys.modules.get("jax")
-    return identity if jax is None else jax.nn.initializers.zeros
+    place = next((i for i, each in enumerate(arguments) if isinstance(each, tuple | list)), None)
+    if place is None:
+        return arguments[0]
+    numpy: Any = getattr(sys.modules.get("jax"), "numpy", np)
+    return numpy.zeros(tuple(arguments[place]), *arguments[place + 1 : place + 2])
 
 
 def random_source(*, streams: bool = False) -> Any:
@@ -167,7 +171,7 @@ _MADE: dict[str, Callable[[], Any]] = {
     "random": random_source,
     "rngs": lambda: random_source(streams=True),
     "identity": lambda: identity,
-    "initializer": initializer,
+    "initializer": lambda: zeros_drawn,
 }
 
 
