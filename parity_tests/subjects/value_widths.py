@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-__all__ = ["OfOneWidth", "Own", "Packed", "ScaledByValues", "SharedWidth"]
+__all__ = ["OfOneWidth", "OfTheOutputAlone", "Own", "Packed", "ScaledByValues", "SharedWidth"]
 
 
 class Own(nn.Module):
@@ -74,3 +74,11 @@ class Packed(nn.Module):
         q, k, v = rows.permute(2, 0, 3, 1, 4)
         rows = torch.softmax(q @ k.mT / self.d_k**0.5, -1) @ v
         return self.out(rows.transpose(1, 2).flatten(2))
+
+
+class OfTheOutputAlone(Own):
+    """Right of equal widths: the output's matrix has that of values, and the values have not."""
+
+    def __init__(self, embed_dim, num_heads, d_k=16, d_v=16):
+        super().__init__(embed_dim, num_heads, d_k, d_v)
+        self.w_v = nn.Linear(embed_dim, num_heads * d_k)

@@ -38,7 +38,8 @@ def check_value_widths(bound: Convention, problem: Problem, number: int) -> Iter
     if not isinstance(bound, InterpretedLayers) or not bound.value_width_names:
         return
     whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=bound.hides_future)
-    if whole is None:
+    # Key heads that are shared, or own channels of each head, are cut by the width of query heads.
+    if whole is None or (whole.case.kv_heads, whole.case.projection) != ("equal", "packed"):
         return
     width = 1 + number % (HEAD_DIM - 1)
     zeroed = without_channels(whole, width)

@@ -29,7 +29,8 @@ def test_a_scale_by_the_wrong_width_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "noted"), [("OfOneWidth", True), ("SharedWidth", False), ("Packed", False)]
+    ("name", "noted"),
+    [("OfOneWidth", True), ("OfTheOutputAlone", True), ("SharedWidth", False), ("Packed", False)],
 )
 def test_what_serves_no_other_width_is_named_as_not_tried(name: str, *, noted: bool) -> None:
     """One that raises by mistake is said besides; a refusal, or one matrix for all, is not."""

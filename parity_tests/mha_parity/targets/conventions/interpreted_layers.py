@@ -68,7 +68,7 @@ class InterpretedLayers(InstanceCalls):
     def value_width_names(self) -> tuple[str, ...]:
         """The constructor's parameters for the width of value heads alone, that can be another."""
         made = self.how.construction
-        if made is None or self.instance is not None or self.takes_torchs:
+        if made is None or self.instance is not None or self.takes_torchs or self.how.full_width:
             return ()
         return value_heads.own_widths(made.meanings, self.how.slots)
 
@@ -182,8 +182,9 @@ class InterpretedLayers(InstanceCalls):
             of_values = width and {*slot.parts} <= value_heads.PARTS
             fill = value_heads.with_narrow_values(width) if of_values else weights.slot_array
             array = fill(slot, problem, held[slot.bias], sizes)
-            if self.is_wider(problem) and array.size != math.prod(shapes[slot.path]):
-                raise CandidateError("structure", f"`{slot.path}` is not as wide as its input.")
+            if (of_values or self.is_wider(problem)) and array.size != math.prod(shapes[slot.path]):
+                wanted = "width asks" if of_values else "input is"
+                raise CandidateError("structure", f"has not `{slot.path}` as wide as its {wanted}")
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             handed = arguments.array(slot.path, array)
             with target_errors():
