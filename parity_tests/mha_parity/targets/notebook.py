@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import tokenize
 import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -60,21 +62,45 @@ def code_cells(path: Path) -> list[str]:
 def cell_python(cell: str) -> str:
     """Return the Python of a cell: lines for the notebook as comments, "" for another language.
 
-    As in IPython, the indentation of the first line is taken off all lines.
+    As in IPython, the indentation of the first line is taken off all lines. A cell that is Python
+    stays as it is: a line of an expression may begin with ``%`` or ``!=``.
     """
     indent = cell[: len(cell) - len(cell.lstrip(" \t"))]
-    lines = (line.removeprefix(indent) for line in cell.splitlines())
-    text = "\n".join(map(_without_magic, lines))
-    try:
-        ast.parse(text)
-    except SyntaxError:
-        if text.lstrip().startswith("#%%"):  # a cell magic: another language
-            return ""
-        raise
+    lines = [line.removeprefix(indent) for line in cell.splitlines()]
+    if _is_python(plain := "\n".join(lines)):
+        return plain
+    text = _without_magics(lines)
+    if text.lstrip().startswith("#%%") and not _is_python(text):  # a magic of another language
+        return ""
+    ast.parse(text)
     return text
 
 
-def _without_magic(line: str) -> str:
-    """Return the line, commented out if it speaks to the notebook and not to Python."""
-    stripped = line.strip()
-    return f"#{line}" if stripped[:1] in {"%", "!", "?"} or HELP.fullmatch(stripped) else line
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _without_magics(lines: list[str]) -> str:
+    """Return the lines, those commented out that speak to the notebook and not to Python."""
+    kept: list[str] = []
+    for line in lines:
+        stripped = line.strip()
+        asks = stripped[:1] in {"%", "!", "?"} or HELP.fullmatch(stripped)
+        begun = "".join(f"{each}\n" for each in kept)
+        kept.append(f"#{line}" if asks and not _is_open(begun) else line)
+    return "\n".join(kept)
+
+
+def _is_open(text: str) -> bool:
+    """Return whether a bracket or a string goes on behind the text."""
+    try:
+        list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except tokenize.TokenError:
+        return True
+    except SyntaxError:  # of its indentation
+        return False
+    return False
