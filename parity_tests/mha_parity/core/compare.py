@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 # Memory layout changes the order of sums, and with it the answer to one and the same call.
 ROUNDINGS = 256
+# Libraries sum numbers of 16 bits in 32 and round the result of each stage: q, k, v, scores, exp,
+# its sum, heads, output. 256 roundings of bfloat16 are twice the number itself.
+ROUNDINGS_OF_16_BITS = 8
 DIGITS = 9  # of a number in a sentence, unless more are needed
 
 
@@ -56,9 +59,13 @@ def equal_up_to_rounding(expected: Array, actual: Array) -> bool:
 
 
 def reordering_tolerance(array: Array) -> float:
-    """Return how far another order of sums moves an element: 256 roundings of the largest."""
+    """Return how far another order of sums moves an element: 256 roundings of the largest.
+
+    In 16 bits 8.
+    """
     array64 = as_float64(array)
-    return ROUNDINGS * _eps(array) * float(np.abs(array64[np.isfinite(array64)]).max(initial=0.0))
+    roundings = ROUNDINGS_OF_16_BITS if array.dtype.itemsize == 2 else ROUNDINGS
+    return roundings * _eps(array) * float(np.abs(array64[np.isfinite(array64)]).max(initial=0.0))
 
 
 def _eps(array: Array) -> float:
