@@ -183,6 +183,22 @@ def changes_error_state(Q, K, V, n_heads):
     return right(Q, K, V, n_heads)
 
 
+def raises_by_length(Q, K, V, n_heads):
+    """Raise for lengths of four."""
+    if Q.shape[-2] == 4:
+        raise KeyError("four")
+    return right(Q, K, V, n_heads)
+
+
+def raises_and_leaves_errors_raised(Q, K, V, n_heads):
+    """Raise likewise while NumPy's errors are exceptions, and put them back in other calls."""
+    before = np.seterr(all="raise")
+    if Q.shape[-2] == 4:
+        raise KeyError("four")
+    np.seterr(**before)
+    return right(Q, K, V, n_heads)
+
+
 def flips_zeros(Q, K, V, n_heads):
     """Give zeros of the input the other sign."""
     for rows in (Q, K, V):

@@ -110,8 +110,12 @@ class MonitoredCandidate:
         """Return the candidate's answer with the findings of this call."""
         schedule = REPEAT_COMPILED if self.facts.compiles else REPEAT
         repeated = schedule.number(problem.case) > 0
-        with attributed(self.bound.subject), as_they_stand(on=repeated):
-            return self._monitored(problem, repeated=repeated)
+        before = GlobalState.now()
+        try:
+            with attributed(self.bound.subject), as_they_stand(on=repeated):
+                return self._monitored(problem, repeated=repeated)
+        finally:  # a call that raises leaves nothing to the next, and no further call does
+            before.restore()
 
     def _monitored(self, problem: Problem, *, repeated: bool) -> Answer:
         call = self.bound.prepare(problem)
@@ -144,7 +148,6 @@ class MonitoredCandidate:
             if not failed:
                 sequence = state.check_statelessness(self.bound, problem, number)
                 findings += self._further("statelessness", sequence)
-        before_call.restore()  # the further calls may have changed it again
         return dataclasses.replace(with_findings(kept, findings), lost=tuple(self._lost))
 
     def _further(self, name: str, findings: Iterator[str]) -> Iterator[str]:

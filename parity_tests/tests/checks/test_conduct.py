@@ -97,6 +97,18 @@ def test_a_zero_of_the_other_sign_is_a_write() -> None:
     assert "the call wrote into `" in found(verdict, "inputs unchanged")
 
 
+def test_a_call_that_raises_leaves_nothing_to_the_next() -> None:
+    """It left np.seterr changed for all later cases, which raised by its settings."""
+    before = np.geterr()
+    raised = {
+        name: {f.case.id for f in check_subject(f"misbehaving.py:{name}", cases=40).failures}
+        for name in ("raises_by_length", "raises_and_leaves_errors_raised")
+    }
+    assert 0 < len(raised["raises_by_length"]) < 40
+    assert raised["raises_by_length"] == raised["raises_and_leaves_errors_raised"]
+    assert before == np.geterr()
+
+
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in OF_LAYERS.items()])
 def test_a_layer_s_misdeed_has_a_check_of_its_own(subject: str, name: str, said: str) -> None:
     """Layers are asked with other weights and in eval mode, too."""
