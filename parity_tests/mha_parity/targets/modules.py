@@ -17,7 +17,7 @@ from mha_parity.targets import definitions, notebook, stand_ins
 from mha_parity.targets.left_out import LeftOut, keep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 PREFIX = "mha_parity_target_"
 MOST_MISSING = 32  # libraries and folders that one target may lack
@@ -157,14 +157,17 @@ def _search(path: Path, package: tuple[str, ...]) -> None:
 
 def _imported(path: Path) -> set[str]:
     """Return the modules that a file imports absolutely."""
-    found: set[str] = set()
     with suppress(SyntaxError, ValueError):
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module)
-    return found
+        return set(_absolute_imports(ast.walk(ast.parse(path.read_bytes()))))
+    return set()
+
+
+def _absolute_imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
 
 
 def _root(module: str) -> str:
@@ -172,8 +175,13 @@ def _root(module: str) -> str:
 
 
 def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
-    """Run, and run again with what was missing: a folder above the file, or a stand-in."""
+    """Run, and run again with what was missing: a folder above the file, or a stand-in.
+
+    What the file itself is known to lack is provided before, so that it is executed once.
+    """
     with stand_ins.imports_allowed():
+        for name in _not_found(path):
+            _provide(name, path)
         for _ in range(MOST_MISSING):
             known = set(sys.modules)
             try:
@@ -192,6 +200,22 @@ def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
                 for name in half_imported:
                     del sys.modules[name]
         return run()
+
+
+def _not_found(path: Path) -> list[str]:
+    """Return the packages that a file imports outside of any block, and that are nowhere yet."""
+    with suppress(SyntaxError, ValueError):
+        tree = ast.parse(path.read_bytes())
+        roots = dict.fromkeys(map(_root, _absolute_imports(tree.body)))
+        return [name for name in roots if name not in sys.modules and not _has_spec(name)]
+    return []
+
+
+def _has_spec(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # of what stands in sys.modules without a spec
+        return False
 
 
 def _is_of_package(name: str, path: Path) -> bool:
@@ -246,10 +270,18 @@ def _executed(path: Path, package: tuple[str, ...]) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] != package[0]:
             raise
-    except (Exception, SystemExit):  # noqa: BLE001,S110  (a package's own __init__ may raise anything)
-        pass
+    except (Exception, SystemExit) as error:
+        if _is_own(error, path):
+            raise
+    # A package's own __init__ may raise anything.
     _bare_packages(path, package)
     return _alone(path, name)
+
+
+def _is_own(error: BaseException, path: Path) -> bool:
+    """Return whether a file raised by itself, and would again; an import may be circular."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return not isinstance(error, ImportError) and frames[-1].filename == str(path)
 
 
 def _name(path: Path, package: tuple[str, ...]) -> str:
