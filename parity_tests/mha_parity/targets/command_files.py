@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 REQUESTS, ANSWERS = "{requests}", "{answers}"  # what stands in the command for the two names
 TICK = 0.01  # seconds between two looks at a program
 STALLED = 2.0  # seconds without a further answer after which a chunk is given up
+SLOWER = 2.0  # a start that takes longer than the longest so far by this factor has stalled, too
 
 
 def command(text: str) -> Command:
@@ -44,6 +45,7 @@ class CommandOfFiles(Command):
         """
         # Of requests that were answered ahead: the same request may come several times.
         self._known: defaultdict[bytes, deque[bytes]] = defaultdict(deque)
+        self._start = 0.0  # seconds that the program took for one request, its start included
         super().__init__(text)
 
     def ask_ahead(self, blocks: Sequence[bytes], waits: Callable[[], None]) -> None:
@@ -81,17 +83,26 @@ class CommandOfFiles(Command):
                 word.replace(REQUESTS, str(requests)).replace(ANSWERS, str(answers))
                 for word in self._words
             ]
+            started = time.monotonic()
             self._popen = subprocess.Popen(words, stdin=subprocess.DEVNULL)
-            if waits is None or _goes_on(self._popen, answers, waits):
+            first = max(STALLED, SLOWER * self._start)
+            if waits is None:
                 status: int | None = self._popen.wait()
+                self._start = max(self._start, time.monotonic() - started)
             else:
-                status = None
+                goes_on = _goes_on(self._popen, answers, waits, first)
+                status = self._popen.wait() if goes_on else None
             self._stop()
             return status, answers.read_bytes() if answers.exists() else b""
 
 
-def _goes_on(popen: subprocess.Popen[bytes], answers: Path, waits: Callable[[], None]) -> bool:
-    """Wait until the program has ended; return False where no further answer comes for too long."""
+def _goes_on(
+    popen: subprocess.Popen[bytes], answers: Path, waits: Callable[[], None], first: float
+) -> bool:
+    """Wait until the program has ended; return False where no further answer comes for too long.
+
+    ``first``: the seconds until the first answer, which the program's start comes before.
+    """
     size, since = -1, time.monotonic()
     while popen.poll() is None:
         time.sleep(TICK)
@@ -99,7 +110,7 @@ def _goes_on(popen: subprocess.Popen[bytes], answers: Path, waits: Callable[[], 
         now = answers.stat().st_size if answers.exists() else 0
         if now != size:
             size, since = now, time.monotonic()
-        elif time.monotonic() - since > STALLED:
+        elif time.monotonic() - since > (STALLED if now else first):
             return False
     return True
 

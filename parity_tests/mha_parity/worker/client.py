@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from mha_parity.worker.output_capture import CapturedOutput
 
 GIB = 2**30
-START = 120.0  # seconds for a target's imports: frameworks take many on a cold disk
+# Seconds for a target's imports, unless a call may take longer: frameworks take many on a cold disk
+START = 120.0
 MUCH_OUTPUT = 2**20  # bytes printed over one case
 PRINTS_MUCH = "more than 1 MiB was printed over a case, which takes more time than its answer."
 MAX_PENDING = 64  # problems on their way at a time
@@ -85,6 +86,7 @@ class IsolatedCandidate(ProcessOwner):
     def __init__(self, setup: Setup, timeout: float) -> None:
         self._setup = setup
         self._timeout = timeout
+        self._start_limit = max(START, timeout)
         self._numbers = itertools.count()
         self._pending: deque[tuple[int, Problem]] = deque()
         self._results: dict[int, Answer | CandidateError] = {}
@@ -240,7 +242,7 @@ class IsolatedCandidate(ProcessOwner):
 
     def _receive_ready(self) -> None:
         """Read the worker's first messages; raise ``WorkerLost`` if it has exited."""
-        limit = self._timeout if self._process.loaded else START
+        limit = self._timeout if self._process.loaded else self._start_limit
         for _, message in self._process.wait(self._waiting_since, limit):
             self._on_message(message)
 
@@ -285,7 +287,7 @@ class IsolatedCandidate(ProcessOwner):
         return self._results.pop(number)
 
     def _receive_results(self) -> None:
-        limit = self._timeout if self._process.ready else START
+        limit = self._timeout if self._process.ready else self._start_limit
         if self._process.unsent:
             self._waiting_since = time.monotonic()
         came = self._process.wait(self._waiting_since, limit, self._setup.memory)
@@ -393,4 +395,7 @@ def _failed_import(target: str, lost: WorkerLost) -> str:
         return f"got the command {command!r}, but it {lost}; it should answer the request `offer`."
     last = lost.output.splitlines()[-1:] if lost.output else []
     said = f", after printing {last[0]!r}" if last else ""
-    return f"got the target {target!r}, but importing it {lost}{said}; it should import quietly."
+    should = "it should import quietly"
+    if lost.severity == "timeout":
+        should = "move what takes long out of the module, or raise --timeout"
+    return f"got the target {target!r}, but importing it {lost}{said}; {should}."
