@@ -27,6 +27,7 @@ class ForbiddenModules:
 
     def __enter__(self) -> Self:
         if self._modules:
+            self._of_threads = threading.getprofile()
             threading.setprofile(self.record)
             self._profiling = profiling(self.record)
             self._profiling.__enter__()
@@ -35,7 +36,7 @@ class ForbiddenModules:
     def __exit__(self, *_: object) -> None:
         if self._modules:
             self._profiling.__exit__(None, None, None)
-            threading.setprofile(None)
+            threading.setprofile(self._of_threads)
 
     def findings(self) -> Iterator[str]:
         """Yield one finding for each forbidden module that was called."""

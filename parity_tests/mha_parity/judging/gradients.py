@@ -99,10 +99,10 @@ def gradient_units(
     """
     found = answer.gradients or {}
     order_spread = _OrderSpread(problem, _shared(problem, found))
-    bench = _GradientJudge(
+    judge = _GradientJudge(
         problem, name, expected_gradients(problem, reference, answer)[name], order_spread, settings
     )
-    return bench.units(found[name])
+    return judge.units(found[name])
 
 
 def expected_gradients(
@@ -313,10 +313,10 @@ class _GradientJudge:
             gross = (error > limit).any() and (error > self._by_narrow_sums(limit)).any()
             if gross:
                 return np.asarray(limit)
-        allowed, yard = floor, np.zeros(error.shape)
+        allowed, spread = floor, np.zeros(error.shape)
         for order in self.order_spread:
-            yard = np.maximum(yard, self._off(order))
-            allowed = self.settings.k * yard + floor
+            spread = np.maximum(spread, self._off(order))
+            allowed = self.settings.k * spread + floor
             allowed = np.where(
                 self.zero, np.maximum(allowed, self._worst(self.right.limit)), allowed
             )

@@ -78,13 +78,13 @@ def judge_answer(
     settings: JudgeSettings = DEFAULT_SETTINGS,
 ) -> list[CheckResult]:
     """Return the check results on output, weights and log-sum-exp, and on rows that see no key."""
-    bench = OutputJudge(problem, reference, answer, settings)
+    judge = OutputJudge(problem, reference, answer, settings)
     wanted = problem.case.weights
     with np.errstate(all="ignore"):  # errors of the largest number's size pass the range
-        found = bench.judged("output", answer.output)
+        found = judge.judged("output", answer.output)
         if wanted != "none":
             name = "weights" if wanted == "per_head" else "averaged"
-            found += bench.judged(name, answer.weights)
+            found += judge.judged(name, answer.weights)
         found += judge_log_sum_exp(problem, reference, answer)
     return found
 
@@ -165,12 +165,12 @@ class OutputJudge:
         expected = self.determined.expected(judged)
         vary = self.determined.vary(judged, found)
         judged = replace(judged, reference=expected, whole=False)
-        bench = OutputJudge(*self.determined.clean, self.answer, self.settings)
+        judge = OutputJudge(*self.determined.clean, self.answer, self.settings)
         places = nonfinite.kind_mismatch(judged, found, vary)
         if places.any():
-            return bench._misplaced(check, judged, found, places)
+            return judge._misplaced(check, judged, found, places)
         numbers = np.where(vary | ~np.isfinite(expected), np.nan, expected)
-        return bench._numbers(check, replace(judged, reference=numbers), found)
+        return judge._numbers(check, replace(judged, reference=numbers), found)
 
     @cached_property
     def clean(self) -> tuple[Problem, Reference]:
@@ -179,8 +179,8 @@ class OutputJudge:
 
     def _sanitised(self, name: str, found: Array) -> list[CheckResult]:
         """Judge by the problem without the poison, and say so."""
-        bench = OutputJudge(*self.clean, self.answer, self.settings)
-        *check_results, last = bench.judged(name, found)
+        judge = OutputJudge(*self.clean, self.answer, self.settings)
+        *check_results, last = judge.judged(name, found)
         return [*check_results, replace(last, detail=f"{last.detail} {_SANITISES}".lstrip())]
 
     def _check_result(self, check: str, severity: Severity, **rest: object) -> CheckResult:
@@ -237,8 +237,8 @@ class OutputJudge:
         beyond = self.settings.brief and self._is_gross(judged, error)
         if beyond:
             allowed = self._order_free_limit(judged)
-        for yard in () if beyond else self.order_spread.errors(judged):
-            allowed = self.settings.k * yard + ROUNDINGS * judged.rounding
+        for spread in () if beyond else self.order_spread.errors(judged):
+            allowed = self.settings.k * spread + ROUNDINGS * judged.rounding
             if (error <= allowed).all():
                 break
         units = difference / judged.broadcast_groups(allowed)

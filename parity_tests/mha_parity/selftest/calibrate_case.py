@@ -56,9 +56,9 @@ def needed_k(case: Case, rng: random.Random) -> list[tuple[str, float]]:
     found = []
     for answer in right_answers(problem, rng):
         for judged, array in _quantities(problem, reference, answer):
-            *_, yard = order_spread.errors(judged)
+            *_, spread = order_spread.errors(judged)
             excess = judged.error(array) - ROUNDINGS * judged.rounding
-            ratio = np.where(excess > 0, excess / np.where(yard > 0, yard, np.nan), 0.0)
+            ratio = np.where(excess > 0, excess / np.where(spread > 0, spread, np.nan), 0.0)
             found.append((case.dtype, float(np.nan_to_num(ratio, nan=np.inf).max(initial=0))))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,3 +53,17 @@ def test_only_calls_are_recorded_the_first_of_each_module() -> None:
     watch.record(FRAME, "c_call", SimpleNamespace(__module__=__name__, __name__="f"))
     (finding,) = watch.findings()
     assert finding == f"forbidden modules: the call ran {__name__}.<module> of {__name__}."
+
+
+def test_a_profiler_of_threads_goes_on() -> None:
+    """What the user has set for new threads is put back, as that of this thread is."""
+
+    def watch(*_: object) -> None: ...
+
+    threading.setprofile(watch)
+    try:
+        with ForbiddenModules(["re"]):
+            assert threading.getprofile() != watch
+        assert threading.getprofile() is watch
+    finally:
+        threading.setprofile(None)

@@ -32,9 +32,9 @@ def test_the_unit_is_what_the_judge_allows(asked: Problem, group: int) -> None:
     """
     reference = reference_answer(asked)
     judged = judged_array("output", asked, reference)
-    *_, yard = OrderSpread.of(asked, reference).errors(judged)
+    *_, spread = OrderSpread.of(asked, reference).errors(judged)
     settings = JudgeSettings(k=5.0)
-    allowed = 5.0 * yard + ROUNDINGS * judged.rounding
+    allowed = 5.0 * spread + ROUNDINGS * judged.rounding
     right = reference.output
     place = (1, 3, 6)
     output = right.copy()

@@ -181,8 +181,8 @@ def test_verdicts_follow_yardstick_and_bound() -> None:
     reference = reference_answer(PLAIN)
     limits = bound(PLAIN, reference).output
     judged = judged_array("output", PLAIN, reference)
-    *_, yard = OrderSpread.of(PLAIN, reference).errors(judged)
-    match = judged.broadcast_groups(4 * yard)
+    *_, spread = OrderSpread.of(PLAIN, reference).errors(judged)
+    match = judged.broadcast_groups(4 * spread)
     assert (3 * match < limits).all()  # or the three answers below would not be three
     severities = [
         output_of(judge_answer(PLAIN, reference, shifted(reference, by))).severity
