@@ -7,6 +7,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from mha_parity.command_line import COULD_NOT_START, parser
+from mha_parity.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,12 +38,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         encoding.prepare_standard_streams()
         cli.name_targets(asked)
         return cli.COMMANDS[asked.command](asked)
-    except ValueError as mistake:
+    except UsageError as mistake:
         sys.stderr.write(f"mha-parity: {mistake}\n")
         if getattr(asked, "github", False):
             from mha_parity.report import github
 
-            sys.stdout.write(f"{github.could_not_judge(str(mistake), asked.targets)}\n")
+            targets = getattr(asked, "targets", ())  # `merge` has none
+            sys.stdout.write(f"{github.could_not_judge(str(mistake), targets)}\n")
         return COULD_NOT_START
     except KeyboardInterrupt as stop:
         place = f" while {stop}" if str(stop) else ""

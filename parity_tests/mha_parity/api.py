@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core import verdict as core
+from mha_parity.core.errors import UsageError
 from mha_parity.core.option_flags import with_keywords
 from mha_parity.core.options import DEFAULT_TARGET, OptionKeywords, Options
 from mha_parity.run.repro import display_name, replay_lines_of
@@ -114,7 +115,7 @@ def judge(
 
     Raises
     ------
-    ValueError
+    UsageError
         The target cannot be called or does not offer a named feature, a keyword is wrong, or the
         executor cannot open the target.
 
@@ -153,7 +154,7 @@ def assert_parity(
     AssertionError
         Parity does not hold, or the run is inconclusive. The first line of the message is the
         sentence and the bug; the attribute ``verdict`` is the verdict.
-    ValueError
+    UsageError
         The target cannot be called or does not offer a named feature, or a keyword is wrong.
 
     """
@@ -204,7 +205,7 @@ def replay(
 
     Raises
     ------
-    ValueError
+    UsageError
         The id is no case, the target does not offer what the case needs, or a keyword is wrong.
 
     """
@@ -212,7 +213,7 @@ def replay(
     from mha_parity.report.notebook_view import console, picture_display
 
     if not isinstance(case, str):
-        raise ValueError(  # noqa: TRY004  (as documented: each wrong argument is a ValueError)
+        raise UsageError(
             f"got {case!r:.60} for the id of a case, but should be a text as a report prints it; "
             "pass replay(case, target)."
         )
@@ -255,7 +256,7 @@ def _opened(target: object, options: Options) -> tuple[AbstractContextManager[Ca
         return opened(target, options), target
     for limit in ("timeout", "memory"):
         if getattr(options, limit) != getattr(Options(), limit):
-            raise ValueError(
+            raise UsageError(
                 f"got {limit}={getattr(options, limit):g}, but an object is judged in this "
                 "process, where no call can be ended; name the target by its text, or leave "
                 f"{limit} out."

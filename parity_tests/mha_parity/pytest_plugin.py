@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mha_parity.core.errors import UsageError
 from mha_parity.core.features import AXES
 from mha_parity.core.option_flags import add_options, from_namespace
 from mha_parity.core.option_values import hint_of
@@ -277,7 +278,7 @@ class _Run:
         try:
             need_torch_or_answers(self._options)
             offer = restricted_offer(self._opened(), self._options)
-        except ValueError as mistake:
+        except UsageError as mistake:
             return {"refused": str(mistake)}
         return {"features": [f"{axis}={value}" for axis, own in offer.items() for value in own]}
 
@@ -347,7 +348,7 @@ class _Run:
 
         try:
             verdict = check(self._opened(), self._options, target=self.target)
-        except ValueError as mistake:  # no case was answered: there is no verdict
+        except UsageError as mistake:  # no case was answered: there is no verdict
             return {"refused": str(mistake), "brief": "", "full": ""}
         finally:
             self._process.close()

@@ -16,6 +16,7 @@ import numpy as np
 from mha_parity.answers.packing import PACKED, pack_arrays, unpack_arrays
 from mha_parity.answers.tensors import Restored, split_long_double
 from mha_parity.core.case import parse
+from mha_parity.core.errors import UsageError
 from mha_parity.core.problem import Problem
 from mha_parity.core.safetensors import FormatError, dump, load_tensors
 from mha_parity.oracle.error_bound import BOUND
@@ -101,7 +102,7 @@ def read_record(path: str) -> Record:
 
     Raises
     ------
-    ValueError
+    UsageError
         There is no such file; it is damaged, no such record, or of a later version.
 
     """
@@ -109,11 +110,11 @@ def read_record(path: str) -> Record:
         arrays, metadata = load_tensors(Path(path).read_bytes(), copied=False)
         return _record(arrays, metadata)
     except OSError as error:
-        raise ValueError(
+        raise UsageError(
             f"got --answers {path}, which cannot be read: {error.strerror}; {REMEDY}."
         ) from None
     except FormatError as error:
-        raise ValueError(f"got --answers {path}, which {error}; {REMEDY}.") from None
+        raise UsageError(f"got --answers {path}, which {error}; {REMEDY}.") from None
 
 
 def _record(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Record:

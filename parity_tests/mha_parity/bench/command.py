@@ -14,6 +14,7 @@ from mha_parity.bench.stats import MIN_VALUES
 from mha_parity.bench.target import target_offer
 from mha_parity.bench.tasks import SETS, tasks
 from mha_parity.bench.timing import BenchSettings, time_task
+from mha_parity.core.errors import UsageError
 from mha_parity.report.progress import progress
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def bench(asked: argparse.Namespace, console: Console) -> int:
 
     Raises
     ------
-    ValueError
+    UsageError
         An option makes no sense, or a file cannot be read or written.
 
     """
@@ -88,7 +89,7 @@ def run_tasks(work: list[Task], settings: BenchSettings, console: Console) -> Be
 def _settings(asked: argparse.Namespace) -> BenchSettings:
     rounds = asked.rounds or (MIN_VALUES if asked.quick else None)
     if rounds is not None and rounds < MIN_VALUES:
-        raise ValueError(
+        raise UsageError(
             f"--rounds is {rounds}, but should be at least {MIN_VALUES}: fewer bound no median."
         )
     return BenchSettings(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from mha_parity.bench.stats import Interval, interval_above, median_interval, ratios
+from mha_parity.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,14 +59,14 @@ def changes(then: Document, now: Document) -> list[RatioChange]:
 
     Raises
     ------
-    ValueError
+    UsageError
         The first is damaged.
 
     """
     try:
         before = dict(_ratios(then))
     except (KeyError, TypeError, AttributeError):
-        raise ValueError(
+        raise UsageError(
             "the baseline is damaged: it has no tasks with the times of contenders; write it anew "
             "with mha-parity bench --json FILE."
         ) from None
@@ -107,13 +108,13 @@ def print_changes(then: Document, now: Document, console: Console) -> bool:
 
     Raises
     ------
-    ValueError
+    UsageError
         The two have no ratio in common.
 
     """
     found = changes(then, now)
     if not found:
-        raise ValueError(
+        raise UsageError(
             "the baseline has no ratio in common with this run; run the sizes that it has."
         )
     for line in differences(then, now):

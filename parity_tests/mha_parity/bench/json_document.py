@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.core.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -47,7 +49,7 @@ def require_writable_outputs(files: Iterable[str | None], folder: str | None) ->
 
     Raises
     ------
-    ValueError
+    UsageError
         A folder is missing, or a file stands where one should be, or the reverse.
 
     """
@@ -58,9 +60,9 @@ def require_writable_outputs(files: Iterable[str | None], folder: str | None) ->
         return
     path = Path(folder)
     if path.exists() and not path.is_dir():
-        raise ValueError(f"{folder} is a file, but should be a folder for pictures; name another.")
+        raise UsageError(f"{folder} is a file, but should be a folder for pictures; name another.")
     if not path.parent.is_dir():
-        raise ValueError(f"{folder} cannot be made: there is no folder {path.parent}; make it.")
+        raise UsageError(f"{folder} cannot be made: there is no folder {path.parent}; make it.")
 
 
 def write_json(report: BenchReport, file: str) -> None:
@@ -75,21 +77,21 @@ def read_report(file: str) -> Document:
 
     Raises
     ------
-    ValueError
+    UsageError
         There is no such file, or it is none of ours.
 
     """
     try:
         found = json.loads(Path(file).read_text("utf-8"))
     except OSError as error:
-        raise ValueError(
+        raise UsageError(
             f"{file} cannot be read ({error.strerror}), but should be a baseline; "
             "write one with mha-parity bench --json FILE."
         ) from None
     except ValueError:
         found = None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise ValueError(
+        raise UsageError(
             f"{file} is no document of the schema {SCHEMA}, but should be a baseline; "
             "write one with mha-parity bench --json FILE."
         )

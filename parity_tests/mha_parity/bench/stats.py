@@ -13,6 +13,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mha_parity.core.errors import UsageError
 from mha_parity.report import units
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def order_statistic_rank(count: int) -> int:
 
     Raises
     ------
-    ValueError
+    UsageError
         There are too few values for any k.
 
     """
@@ -54,7 +55,7 @@ def order_statistic_rank(count: int) -> int:
             break
         k += 1
     if k == 0:
-        raise ValueError(
+        raise UsageError(
             f"got {count} values, but {MIN_VALUES} are the fewest that bound a median with "
             f"{CONFIDENCE:.0%} confidence."
         )

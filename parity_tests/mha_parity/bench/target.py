@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.bench.client import UnableError, WorkerClient
 from mha_parity.bench.contenders import target_contender
+from mha_parity.core.errors import UsageError
 
 if TYPE_CHECKING:
     from mha_parity.bench.timing import BenchSettings
@@ -17,7 +18,7 @@ def target_offer(settings: BenchSettings) -> Offer:
 
     Raises
     ------
-    ValueError
+    UsageError
         It cannot be loaded, or takes projected inputs, which are no whole layer.
 
     """
@@ -31,10 +32,10 @@ def target_offer(settings: BenchSettings) -> Offer:
         try:
             offer = client.opened().offer
         except UnableError as why:
-            raise ValueError(str(why)) from None
+            raise UsageError(str(why)) from None
     assert offer is not None  # noqa: S101  (a target has one)
     if "mha" not in offer["form"]:
-        raise ValueError(
+        raise UsageError(
             f"the target {text!r} takes projected inputs, but the benchmark times whole layers; "
             "name one that takes weights."
         )

@@ -6,6 +6,7 @@ import inspect
 import sys
 from contextlib import redirect_stdout
 
+from mha_parity.core.errors import UsageError
 from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.targets import backends
 from mha_parity.targets.backends.list_arrays import ListArrays
@@ -35,7 +36,7 @@ def source_of_adapter(target: str) -> str:
         subject = load(target)
         try:
             bound = bind(subject, Fitted.name)
-        except ValueError as error:
+        except UsageError as error:
             library = next(iter(backends.likely_libraries(subject)))
             return adapter_source.empty_adapter(target, subject, str(error), library)
         reason = _not_written(bound) if isinstance(bound, Fitted) else ""

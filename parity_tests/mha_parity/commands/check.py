@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import mha_torch
 from mha_parity.core.environment import require_extra
+from mha_parity.core.errors import UsageError
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome, Refusal
@@ -100,10 +101,18 @@ def report_verdicts(
     console: Console,
     refused: Sequence[Refusal] = (),
 ) -> None:
-    """Print the verdicts; the reports named are written as well, with what was refused."""
+    """Print the verdicts; the reports named are written as well, with what was refused.
+
+    Raises
+    ------
+    UsageError
+        A report could not be written: said when all others are, and the verdicts are printed.
+
+    """
     names = {kind: getattr(asked, kind) for kind in files.MAKE}
     # Before anything is printed: a pipe that closes early loses no file.
-    written = [f" {line}" for line in files.write_reports(verdicts, names, refused)]
+    reports = files.write_reports(verdicts, names, refused)
+    written = [f" {line}" for line in reports.lines]
     if asked.github:
         files.append_summary(verdicts, refused)
         written += github.workflow_commands(verdicts)
@@ -112,6 +121,8 @@ def report_verdicts(
         terminal.print_verdict(verdict, console, verbose=asked.verbose)
     for line in written:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if reports.lost:
+        raise UsageError(" ".join(reports.lost))
 
 
 def _all_judged(
@@ -134,7 +145,7 @@ def _all_judged(
                 following = started.enter_context(opened(*after))
             try:
                 verdicts.append(judge_target(target, options, executor, candidate))
-            except ValueError as mistake:
+            except UsageError as mistake:
                 refused.append(Refusal(target, str(mistake)))
     return verdicts, refused
 
@@ -143,7 +154,7 @@ def _nowhere(target: str) -> Refusal | None:
     """Return why a target is refused whose text names no file or module, None where it does."""
     try:
         require_place(target)
-    except ValueError as mistake:
+    except UsageError as mistake:
         return Refusal(target, str(mistake))
     return None
 

@@ -17,6 +17,7 @@ from mha_parity.commands.bug_example import (
     cases,
     smallest,
 )
+from mha_parity.core.errors import UsageError
 from mha_parity.core.features import label
 from mha_parity.core.option_values import hint_of
 from mha_parity.report.columns import ReportText
@@ -35,7 +36,7 @@ def bug_named(name: str) -> Bug:
 
     Raises
     ------
-    ValueError
+    UsageError
         The catalogue has none of that name.
 
     """
@@ -43,7 +44,7 @@ def bug_named(name: str) -> Bug:
     if name in bugs:
         return bugs[name]
     hint = hint_of(name, bugs, "see mha-parity list bugs.", most=3)
-    raise ValueError(f"got the bug {name!r}, but the catalogue has no such one; {hint}")
+    raise UsageError(f"got the bug {name!r}, but the catalogue has no such one; {hint}")
 
 
 def print_bug(name: str, console: Console) -> None:

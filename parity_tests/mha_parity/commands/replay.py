@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from mha_parity.cases.clashes import can_coexist
 from mha_parity.core.case import parse
+from mha_parity.core.errors import UsageError
 from mha_parity.oracle.recorded import NotRecordedError, problem_of, using_record
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report import case_view
@@ -61,7 +62,7 @@ def replay(
 
     Raises
     ------
-    ValueError
+    UsageError
         The id is no case, or the target does not offer what the case needs.
 
     """
@@ -89,13 +90,13 @@ def require_offered(case: Case, offer: Offer, target: str) -> None:
 
     Raises
     ------
-    ValueError
+    UsageError
         A feature of the case is not offered.
 
     """
     for axis, value in case.features().items():
         if value not in offer[axis]:
-            raise ValueError(
+            raise UsageError(
                 f"the case needs {axis}={value}, but {target} offers {', '.join(offer[axis])}; "
                 f"replay a case drawn for this target."
             )
@@ -106,7 +107,7 @@ def require_solvable(case: Case, own: OwnWeights | None) -> None:
 
     Raises
     ------
-    ValueError
+    UsageError
         Sizes and features of the case do not fit each other.
 
     """
@@ -119,7 +120,7 @@ def require_solvable(case: Case, own: OwnWeights | None) -> None:
     except Exception as error:  # noqa: BLE001  (whatever impossible sizes raise, in torch too)
         said = str(error).partition("\n")[0]
     if said or not can_coexist(case.features()):
-        raise ValueError(
+        raise UsageError(
             f"got the case {case.id}, but no problem has its sizes and features together"
             f"{said and f' ({said})'}; copy the id of a report."
         )
@@ -142,13 +143,13 @@ def _parsed(text: str, target: str) -> Case:
     """Return the case of an id; where the target stands in its place, say the right order."""
     try:
         return parse(text)
-    except ValueError as mistake:
+    except UsageError as mistake:
         try:
             parse(target)
-        except ValueError:
+        except UsageError:
             raise mistake from None
     order = f"mha-parity replay {target} {shlex.quote(text)}"
-    raise ValueError(f"got the target first, but the case comes first: {order}.")
+    raise UsageError(f"got the target first, but the case comes first: {order}.")
 
 
 class Debugger(pdb.Pdb):

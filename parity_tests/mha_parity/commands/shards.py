@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.commands.check import need_reports, report_verdicts, runs_of, worst_status
+from mha_parity.core.errors import UsageError
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import Options
 from mha_parity.report import files
@@ -33,19 +34,19 @@ def check_shard(asked: argparse.Namespace, console: Console) -> int:
 
     Raises
     ------
-    ValueError
+    UsageError
         An option makes no sense for a shard, or a target cannot be judged.
 
     """
     options, shard = from_namespace(asked), Shard(*asked.shard)
     need_torch_or_answers(options)
     if not asked.json:
-        raise ValueError(f"got --shard {shard}, but should have --json FILE too; name the file.")
+        raise UsageError(f"got --shard {shard}, but should have --json FILE too; name the file.")
     given = [name for name in (*OF_MERGE, "fail_fast", "scheduler") if getattr(asked, name)]
     given += ["max_failures"] if options.max_failures not in {0, Options().max_failures} else []
     if given:
         flag = given[0].replace("_", "-")
-        raise ValueError(f"got --{flag} with --shard, which has no verdict; leave --{flag} out.")
+        raise UsageError(f"got --{flag} with --shard, which has no verdict; leave --{flag} out.")
     files.require_writable_files([asked.json])
     runs = [_run_shard(target, own, shard) for target, own in runs_of(asked, options)]
     shard_file.write_shards(asked.json, runs)
@@ -68,7 +69,7 @@ def merge(asked: argparse.Namespace, console: Console) -> int:
 
     Raises
     ------
-    ValueError
+    UsageError
         The files are not all shards of one run, or the target cannot be opened.
 
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mha_parity.core.errors import UsageError
 from mha_parity.core.target_facts import NO_FACTS, TargetFacts
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class CandidateError(Exception):
         self.raised_in: tuple[str, ...] | None = None
 
 
-class TargetError(ValueError):
+class TargetError(UsageError):
     """The target cannot be loaded or called; one sentence: got, should be, remedy."""
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mha_parity.core.errors import UsageError
 from mha_parity.core.features import AXES, PLAIN
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def parse(text: str) -> Case:
 
     Raises
     ------
-    ValueError
+    UsageError
         A word is unknown, a size is missing or given twice, or there is no head.
 
     """
@@ -190,17 +191,17 @@ def parse(text: str) -> Case:
             name, value = SIZES[sized[1]], int(sized[2])  # type: ignore[assignment]  # int or word
         else:
             message = f"`{text}` is no case id: the word `{word}` is unknown; copy the id whole."
-            raise ValueError(message)
+            raise UsageError(message)
         if name in fields:
             message = f"`{text}` is no case id: `{word}` says {name} twice; copy the id whole."
-            raise ValueError(message)
+            raise UsageError(message)
         fields[name] = value
     missing = [k for k in "NLSHDs" if SIZES[k] not in fields]
     if missing or "form" not in fields:
         message = f"`{text}` is no case id: {', '.join(missing) or 'form'} missing; copy it whole."
-        raise ValueError(message)
+        raise UsageError(message)
     if not (fields["heads_count"] and fields["head_dim"]):
-        raise ValueError(f"`{text}` is no case id: H and D are 1 or more; copy the id whole.")
+        raise UsageError(f"`{text}` is no case id: H and D are 1 or more; copy the id whole.")
     if fields["form"] == "qkv":
         fields.setdefault("projection", "none")
     return Case(**fields)  # type: ignore[arg-type]  # the words above carry the field's own type

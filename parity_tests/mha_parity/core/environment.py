@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mha_parity.core.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,12 +29,12 @@ def require_extra(module: str, extra: str) -> None:
 
     Raises
     ------
-    ValueError
+    UsageError
         The module is not installed.
 
     """
     if not installed(module):
-        raise ValueError(
+        raise UsageError(
             f"{module} is not installed, but this needs it; pip install 'mha-parity[{extra}]'."
         )
 

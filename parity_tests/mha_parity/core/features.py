@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mha_parity.core.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -147,7 +149,7 @@ def make_offer(**axes: str | Iterable[str]) -> Offer:
         if unknown or axis not in AXES:
             known = ", ".join(AXES.get(axis, AXES))
             message = f"no feature {axis}={'/'.join(unknown) or wanted}; known here: {known}"
-            raise ValueError(message)
+            raise UsageError(message)
         result[axis] = wanted
     return result
 

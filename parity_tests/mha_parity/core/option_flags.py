@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from mha_parity.core.errors import UsageError
 from mha_parity.core.option_values import (
+    comma_list,
     dtypes,
     feature_pairs,
     mask_meanings,
-    modules,
-    names,
     nonnegative_integer,
     one_of,
     policy,
@@ -53,7 +53,7 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "timeout": _flag("seconds a call may take (%(default)s)", "S", positive_number),
     "memory": _flag("memory the target may take (%(default)s)", "GIB", positive_number),
     "in-process": _flag("run the target here, for debuggers; protects from nothing"),
-    "forbid": _flag("fail a target that computes through these modules", "A,B", modules),
+    "forbid": _flag("fail a target that computes through these modules", "A,B", comma_list),
     "fully-masked": _flag(
         "what rows without a visible key must be: nan, zero, uniform (default: only named)",
         "POLICY",
@@ -78,7 +78,7 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "without": _flag(
         "leave these masks, lengths or causal switches of the target untried, and say so",
         "A,B",
-        names,
+        comma_list,
     ),
     "device": _flag("where a torch module runs (%(default)s)", "NAME"),
     "state-dict": _flag(
@@ -132,7 +132,7 @@ def with_keywords(options: Options, keywords: Mapping[str, object]) -> Options:
 
     Raises
     ------
-    ValueError
+    UsageError
         A keyword is no field of ``Options``, or a value is none that the command would take.
 
     """
@@ -147,7 +147,7 @@ def with_keywords(options: Options, keywords: Mapping[str, object]) -> Options:
         except argparse.ArgumentTypeError as error:
             end = "" if str(error).endswith("?") else "."
             said = f"{name}: {error}" if name in known else str(error)
-            raise ValueError(f"{said}{end}") from None
+            raise UsageError(f"{said}{end}") from None
     return dataclasses.replace(options, **given)
 
 

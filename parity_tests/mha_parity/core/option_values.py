@@ -63,14 +63,9 @@ def policy(text: str) -> str:
     return one_of(text, POLICIES, "policy on fully masked rows")
 
 
-def modules(text: str) -> tuple[str, ...]:
-    """Return the modules named in a comma-separated list."""
+def comma_list(text: str) -> tuple[str, ...]:
+    """Return the names in a comma-separated list."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Return the parameters named in a comma-separated list."""
-    return modules(text)
 
 
 def mask_meanings(text: str) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,7 @@ import numpy as np
 
 import mha_torch
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 RecordedArrays = Mapping[str, "Array"]
 
 
-class NotRecordedError(ValueError):
+class NotRecordedError(UsageError):
     """A record lacks what torch would have to compute."""
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mha_parity.core.errors import UsageError
 from mha_parity.report import github, junit, markdown, sarif
 from mha_parity.report.json_document import SCHEMA, refusal, verdict_document
 
@@ -18,13 +20,23 @@ if TYPE_CHECKING:
     Make = Callable[[Sequence[Verdict], Sequence[Refusal]], str]
 
 
+ANOTHER = "name another file"
+
+
+class Written(NamedTuple):
+    """A line on each report that was written, and a sentence on each that could not be."""
+
+    lines: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
 def require_writable_files(names: Iterable[str | None]) -> None:
     """Make sure, before a long run, that its reports can be written.
 
     Raises
     ------
-    ValueError
-        A file lies in a folder that does not exist, or is a folder itself.
+    UsageError
+        A file lies in a folder that does not exist, is a folder itself, or may not be written.
 
     """
     for name in names:
@@ -32,32 +44,49 @@ def require_writable_files(names: Iterable[str | None]) -> None:
             continue
         path = Path(name)
         if not path.parent.is_dir():
-            raise ValueError(
+            raise UsageError(
                 f"{name} cannot be written: there is no folder {path.parent}; make it."
             )
         if path.is_dir():
-            raise ValueError(f"{name} is a folder, but should be a file; name a file in it.")
+            raise UsageError(f"{name} is a folder, but should be a file; name a file in it.")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise UsageError(f"{name} cannot be written: {os.strerror(errno.EACCES)}; {ANOTHER}.")
 
 
 def write_reports(
     verdicts: Sequence[Verdict],
     names: Mapping[str, str | None],
     refused: Sequence[Refusal] = (),
-) -> list[str]:
-    """Write the files that were asked for, by format, and return a line on each.
+) -> Written:
+    """Write the files that were asked for, by format; return a line on each that is written.
 
     Targets that were refused stand in them behind the verdicts.
     """
-    return [
-        write_text(TITLES[kind], name, MAKE[kind](verdicts, refused))
-        for kind, name in names.items()
-        if name
-    ]
+    written, lost = [], []
+    for kind, name in names.items():
+        if not name:
+            continue
+        text = MAKE[kind](verdicts, refused)
+        try:
+            written.append(write_text(TITLES[kind], name, text))
+        except UsageError as error:
+            lost.append(str(error))
+    return Written(tuple(written), tuple(lost))
 
 
 def write_text(title: str, name: str, text: str) -> str:
-    """Write one file and return a line on it."""
-    Path(name).write_text(text, encoding="utf-8")
+    """Write one file and return a line on it.
+
+    Raises
+    ------
+    UsageError
+        The system does not let it be written: no room is left, say.
+
+    """
+    try:
+        Path(name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{name} cannot be written: {error.strerror}; {ANOTHER}.") from None
     return f"{title} written to {name}"
 
 

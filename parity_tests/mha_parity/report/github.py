@@ -29,7 +29,7 @@ def workflow_commands(verdicts: Iterable[Verdict]) -> Iterator[str]:
         place = {"title": f"mha-parity: {verdict.target}"}
         if source is not None:
             line = str(source.marked)
-            place = {"file": _from_workspace(source.file), "line": line} | place
+            place = {"file": from_workspace(source.file), "line": line} | place
         properties = ",".join(f"{name}={_property(text)}" for name, text in place.items())
         yield f"::{LEVEL[verdict.outcome]} {properties}::{_data(_message(verdict))}"
 
@@ -37,7 +37,7 @@ def workflow_commands(verdicts: Iterable[Verdict]) -> Iterator[str]:
 def could_not_judge(sentence: str, targets: Iterable[str] = ()) -> str:
     """Return the workflow command for a run that came to no verdict, at the target's file."""
     files = (target.rpartition(":")[0] or target for target in targets)
-    place = next((f"file={_property(_from_workspace(each))}," for each in files
+    place = next((f"file={_property(from_workspace(each))}," for each in files
                   if Path(each).is_file()), "")  # fmt: skip
     return f"::error {place}title=mha-parity::{_data(sentence)}"
 
@@ -50,7 +50,7 @@ def _message(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def _from_workspace(file: str) -> str:
+def from_workspace(file: str) -> str:
     """Return a path as GitHub knows it: from the workspace on, with forward slashes."""
     path, root = Path(file).resolve(), Path(os.environ.get(WORKSPACE) or Path.cwd()).resolve()
     return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()

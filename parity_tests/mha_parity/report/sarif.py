@@ -6,11 +6,13 @@ import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import mha_parity
 from mha_parity.core.verdict import Outcome
 from mha_parity.report import wording
 from mha_parity.report.brief import first_line
+from mha_parity.report.github import from_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,10 +71,15 @@ def _result(verdict: Verdict, rule: str, text: str, level: str) -> dict[str, Any
     }
     source = verdict.source
     if source is not None:
-        path = Path(source.file)
-        artifact = {"uri": path.as_uri() if path.is_absolute() else path.as_posix()}
+        artifact = {"uri": _uri(source.file)}
         region = {"startLine": source.marked}
         result["locations"] = [
             {"physicalLocation": {"artifactLocation": artifact, "region": region}}
         ]
     return result
+
+
+def _uri(file: str) -> str:
+    """Return a file as an address: from the workspace on, as annotations name it, where in it."""
+    path = Path(from_workspace(file))
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/,")

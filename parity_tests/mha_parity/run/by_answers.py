@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.answers import answers_file
 from mha_parity.core.environment import TORCH, installed
+from mha_parity.core.errors import UsageError
 from mha_parity.core.options import Options
 from mha_parity.oracle.recorded import active_record
 
@@ -28,12 +29,12 @@ def need_torch_or_answers(options: Options) -> None:
 
     Raises
     ------
-    ValueError
+    UsageError
         There is neither torch nor a record.
 
     """
     if options.answers is None and not installed(TORCH):
-        raise ValueError(NO_TORCH)
+        raise UsageError(NO_TORCH)
 
 
 def record_of(options: Options) -> Record | None:
@@ -41,7 +42,7 @@ def record_of(options: Options) -> Record | None:
 
     Raises
     ------
-    ValueError
+    UsageError
         There is neither torch nor a record, or the record cannot be read.
 
     """
@@ -54,19 +55,19 @@ def recorded_cases(record: Record, offer: Offer, options: Options) -> tuple[Case
 
     Raises
     ------
-    ValueError
+    UsageError
         There is none, or the options name a seed, though the cases are drawn already.
 
     """
     if options.seed != Options().seed:
-        raise ValueError("got --seed with --answers, whose cases are drawn: leave one of them out.")
+        raise UsageError("got --seed with --answers, whose cases are drawn: leave one of them out.")
     found = [
         case
         for case in record.problems
         if all(value in offer[axis] for axis, value in case.features().items())
     ]
     if not found:
-        raise ValueError(
+        raise UsageError(
             f"got --answers {options.answers}, but it has no case with only what the target "
             "offers; record some by `mha-parity record TARGET`."
         )

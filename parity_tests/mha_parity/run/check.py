@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.environment import environment
+from mha_parity.core.errors import UsageError
 from mha_parity.core.options import Options
 from mha_parity.core.threads import in_one_thread
 from mha_parity.judging.systematic_error import SystematicErrorTest
@@ -58,7 +59,7 @@ def check(
 
     Raises
     ------
-    ValueError
+    UsageError
         The options leave nothing that the candidate offers, or it answered no case at all; or an
         executor is given that cannot open it.
 
@@ -153,7 +154,7 @@ def verdict_of(
 
     Raises
     ------
-    ValueError
+    UsageError
         Not one case was answered.
 
     """
@@ -200,7 +201,7 @@ def _chunks(
         brief=shard == WHOLE and not options.draw,
     )
     if executor is not None and not can_move(options, target):
-        raise ValueError(f"got an executor of other processes, but {STAYS}.")
+        raise UsageError(f"got an executor of other processes, but {STAYS}.")
     count = process_count(options, target, compiles=candidate.facts.compiles)
     number = 1 if executor is not None else count
     with nullcontext(executor) if number == 1 else processes(number) as elsewhere:

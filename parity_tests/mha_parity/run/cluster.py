@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mha_parity.core.environment import require_extra
+from mha_parity.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ def dask_cluster(address: str) -> Iterator[Executor]:
 
     Raises
     ------
-    ValueError
+    UsageError
         The extra ``dask`` is not installed, nothing answers at the address, there is no worker, or
         one worker after the other died of the same cases.
 
@@ -41,7 +42,7 @@ def dask_cluster(address: str) -> Iterator[Executor]:
         client = Client(address, timeout=SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError, TimeoutError) as error:
         first = str(error).partition("\n")[0]
-        raise ValueError(
+        raise UsageError(
             f"got the scheduler {address!r}, but nothing answers there ({first}); start one by "
             "`dask scheduler`, and name the address that it prints."
         ) from None
@@ -49,7 +50,7 @@ def dask_cluster(address: str) -> Iterator[Executor]:
         try:
             client.wait_for_workers(1, timeout=SECONDS)
         except TimeoutError:
-            raise ValueError(
+            raise UsageError(
                 f"got the scheduler {address!r}, but it has no worker; start some by "
                 f"`dask worker {address} --nthreads 1`."
             ) from None
@@ -57,7 +58,7 @@ def dask_cluster(address: str) -> Iterator[Executor]:
             try:
                 yield executor
             except KilledWorker as error:
-                raise ValueError(
+                raise UsageError(
                     f"got {error.allowed_failures + 1} workers that died one after another of the "
                     "same cases; give each worker more memory, or judge here, by --jobs."
                 ) from None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mha_parity.core.environment import VERSIONS, environment
+from mha_parity.core.errors import UsageError
 from mha_parity.core.threads import in_one_thread
 from mha_parity.oracle.recorded import load_torch
 from mha_parity.run.chunks import WHOLE, run_chunk, split
@@ -51,7 +52,7 @@ def process_count(options: Options, target: str | None, *, compiles: bool = Fals
 
     Raises
     ------
-    ValueError
+    UsageError
         Several were asked for, but the candidate cannot be opened again elsewhere.
 
     """
@@ -60,7 +61,7 @@ def process_count(options: Options, target: str | None, *, compiles: bool = Fals
         many = options.cases >= (COMPILED_FROM if compiles else PARALLEL_FROM)
         return _cores() if movable and many else 1
     if options.jobs > 1 and not movable:
-        raise ValueError(f"got jobs={options.jobs}, but {STAYS}.")
+        raise UsageError(f"got jobs={options.jobs}, but {STAYS}.")
     return options.jobs
 
 
@@ -138,7 +139,7 @@ def run_chunks_on(
 
     Raises
     ------
-    ValueError
+    UsageError
         A worker cannot open the target, computes with other versions than the first one, or ended.
 
     """
@@ -168,7 +169,7 @@ def _result(future: Future[ChunkResult]) -> ChunkResult:
     try:
         return future.result()
     except BrokenExecutor:
-        raise ValueError(
+        raise UsageError(
             "got a worker process that ended before its cases were judged, by a signal or for want "
             "of memory, but it should go on to the end; run fewer at a time, by --jobs 1."
         ) from None
@@ -178,7 +179,7 @@ def _need_same_versions(one: dict[str, str] | None, other: dict[str, str] | None
     for name in VERSIONS:
         left, right = ((each or {}).get(name) for each in (one, other))
         if left != right:
-            raise ValueError(
+            raise UsageError(
                 f"got workers with {name} {left} and {name} {right}, but all should have the same; "
                 "install one of them everywhere."
             )

@@ -9,6 +9,7 @@ from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import drawn_cases, reachable
 from mha_parity.cases.sizes import FULL_LIMIT, judging_microseconds
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
+from mha_parity.core.errors import UsageError
 from mha_parity.core.features import has_one_kv_head
 from mha_parity.core.target_facts import takes_one_length
 
@@ -111,7 +112,7 @@ def restricted_offer(candidate: Candidate, options: Options) -> Offer:
 
     Raises
     ------
-    ValueError
+    UsageError
         The candidate does not offer what was named, or no case has all of it.
 
     """
@@ -122,7 +123,7 @@ def restricted_offer(candidate: Candidate, options: Options) -> Offer:
         offer |= plan.with_gradients
     if options.grad and "yes" not in offer["gradients"]:
         said = reasons.get(("gradients", "yes"), "")
-        raise ValueError(f"{NO_GRADIENTS} Asked for some: {said}" if said else NO_GRADIENTS)
+        raise UsageError(f"{NO_GRADIENTS} Asked for some: {said}" if said else NO_GRADIENTS)
     wanted = [("gradients", "yes" if options.grad else "no"), *options.features]
     wanted += [("dtype", dtype) for dtype in options.dtypes]
     possible = offer | {"dtype": (*offer["dtype"], *candidate.facts.answer_dtypes)}
@@ -133,7 +134,7 @@ def restricted_offer(candidate: Candidate, options: Options) -> Offer:
             offered = " or ".join(f"{axis}={value}" for value in offer[axis])
             said = reasons.get((axis, missing[0]), "")
             why = f" ({said})" if said else ""
-            raise ValueError(
+            raise UsageError(
                 f"{axis}={missing[0]} was asked for, but the target offers only {offered}{why}."
             )
         offer[axis] = values
@@ -141,11 +142,11 @@ def restricted_offer(candidate: Candidate, options: Options) -> Offer:
     if not all(reached.values()):
         asked = " and ".join(f"{axis}={value}" for axis, value in options.features)
         if len(options.features) == 1:
-            raise ValueError(
+            raise UsageError(
                 f"got {asked}, but no case of this target can have it beside all else that the "
                 "target wants; leave it out."
             )
-        raise ValueError(
+        raise UsageError(
             f"got {asked}, but no case of this target has them together; ask for each in a run of "
             "its own."
         )

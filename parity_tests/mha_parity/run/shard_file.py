@@ -14,6 +14,7 @@ import numpy as np
 
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
+from mha_parity.core.errors import UsageError
 from mha_parity.core.options import Options
 from mha_parity.judging.accuracy import MeasuredError
 from mha_parity.judging.systematic_error import SystematicErrorTest
@@ -53,23 +54,23 @@ def read_shards(path: str) -> list[ShardRun]:
 
     Raises
     ------
-    ValueError
+    UsageError
         There is no such file, or it is not what ``write_shards`` writes.
 
     """
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ValueError(f"got {path}, which cannot be read: {error.strerror}; {REMEDY}.") from None
+        raise UsageError(f"got {path}, which cannot be read: {error.strerror}; {REMEDY}.") from None
     except ValueError:
-        raise ValueError(f"got {path}, which is no JSON; {REMEDY}.") from None
+        raise UsageError(f"got {path}, which is no JSON; {REMEDY}.") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
-        raise ValueError(f"got {path} of schema {schema}, but should be {SCHEMA}; {REMEDY}.")
+        raise UsageError(f"got {path} of schema {schema}, but should be {SCHEMA}; {REMEDY}.")
     try:
         return [_decoded(run) for run in document["runs"]]
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise ValueError(f"got {path}, which is damaged; {REMEDY}.") from None
+        raise UsageError(f"got {path}, which is damaged; {REMEDY}.") from None
 
 
 def _encoded(run: ShardRun) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity import __version__
 from mha_parity.core.environment import VERSIONS
+from mha_parity.core.errors import UsageError
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import using_record
 from mha_parity.run.build_verdict import settings_of
@@ -50,7 +51,7 @@ def merged(shards: Sequence[ShardRun], candidate: Candidate, options: Options) -
 
     Raises
     ------
-    ValueError
+    UsageError
         Not one case was answered.
 
     """
@@ -130,7 +131,7 @@ def of_one_run(files: Sequence[tuple[str, Sequence[ShardRun]]]) -> list[list[Sha
 
     Raises
     ------
-    ValueError
+    UsageError
         A shard is missing or there twice, or the files are of different runs.
 
     """
@@ -146,17 +147,17 @@ def of_one_run(files: Sequence[tuple[str, Sequence[ShardRun]]]) -> list[list[Sha
                     raise _differing(first_path, path, name, left, right)
     written = first[0].found.environment["mha_parity"]
     if written != __version__:
-        raise ValueError(
+        raise UsageError(
             f"got shards of mha-parity {written}, but this is {__version__}; merge them by that."
         )
     of = first[0].shard.of
     numbers = [runs[0].shard.number for _, runs in files]
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
     if twice:
-        raise ValueError(f"got shard {twice[0]}/{of} more than once; name each shard once.")
+        raise UsageError(f"got shard {twice[0]}/{of} more than once; name each shard once.")
     missing = [str(number) for number in range(1, of + 1) if number not in numbers]
     if missing:
-        raise ValueError(
+        raise UsageError(
             f"got {len(numbers)} of {of} shards, without {', '.join(missing)}; name the files of "
             "all shards."
         )
@@ -192,7 +193,7 @@ def _whole(shards: Sequence[ShardRun]) -> None:
     for each in shards:
         count, size = len(each.found.case_results), each.shard.size(each.total)
         if count != size:
-            raise ValueError(
+            raise UsageError(
                 f"got {count} cases of {each.target} in shard {each.shard}, but should be {size}; "
                 "run it anew."
             )

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mha_parity.core.environment import TORCH, require_extra
+from mha_parity.core.errors import UsageError
 from mha_parity.core.verdict import Outcome as Verdict
 from mha_parity.report import files
 from mha_parity.run.torch_changes import is_torch_layer
@@ -38,7 +39,7 @@ def check_path(path: str, targets: Sequence[str]) -> None:
 
     Raises
     ------
-    ValueError
+    UsageError
         There is no torch, ``path`` is no single path, or a target is not torch's own.
 
     """
@@ -48,13 +49,13 @@ def check_path(path: str, targets: Sequence[str]) -> None:
     single = [each.value for each in Path if each.value not in GROUPS]
     if path not in single:
         compared = f"; `mha-parity audit {path}` compares paths" if path in GROUPS else ""
-        raise ValueError(
+        raise UsageError(
             f"got --path {path}, but parity is judged along one path, of {', '.join(single)}"
             f"{compared}."
         )
     for target in targets or ["the default target"]:
         if not is_torch_layer(target):
-            raise ValueError(
+            raise UsageError(
                 f"--path is for torch's own module, but the target is {target}; leave it out, or "
                 f"check {TARGET}."
             )

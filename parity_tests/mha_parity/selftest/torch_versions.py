@@ -13,6 +13,7 @@ from pathlib import Path
 import mha_torch
 from mha_parity.answers import answers_file
 from mha_parity.core.environment import TORCH
+from mha_parity.core.errors import UsageError
 from mha_parity.oracle.recorded import using_record
 from mha_parity.run.torch_changes import path_changes
 
@@ -66,7 +67,7 @@ def main(words: list[str] | None = None) -> int:
     asked = parser.parse_args(words)
     try:
         text = changes_table(asked.file)
-    except ValueError as error:
+    except UsageError as error:
         sys.stderr.write(f"torch_versions: {error}\n")
         return 2
     if asked.markdown:

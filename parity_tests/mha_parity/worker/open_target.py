@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from mha_parity.core.errors import UsageError
 from mha_parity.core.threads import in_one_thread
 from mha_parity.targets.command import EXEC
 
@@ -21,12 +22,12 @@ def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
 
     Raises
     ------
-    ValueError
+    UsageError
         There is no such target, or no convention fits it.
 
     """
     if target.startswith(EXEC) and (options.in_process or options.forbid):
-        raise ValueError(
+        raise UsageError(
             f"got {target}, a process of its own, which --in-process (or --pdb) and --forbid do "
             "not reach; leave them out."
         )
@@ -59,7 +60,7 @@ def bind_in_process(
 
     Raises
     ------
-    ValueError
+    UsageError
         No convention fits it.
 
     """

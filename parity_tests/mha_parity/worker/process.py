@@ -13,6 +13,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.core.errors import UsageError
 from mha_parity.core.safetensors import FormatError
 from mha_parity.worker.framing import PIECE, BlockReader, frame_block
 from mha_parity.worker.output_capture import OutputPerCase
@@ -56,7 +57,7 @@ class Process:
 
     Raises
     ------
-    ValueError
+    UsageError
         The system has no such pipes.
 
     """
@@ -68,7 +69,7 @@ class Process:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         if os.name != "posix":
-            raise ValueError(NOT_POSIX.format(os.name))
+            raise UsageError(NOT_POSIX.format(os.name))
         self.loaded = self.ready = False
         self._held_at_first = 0
         self._moved = False  # whether bytes of an answer came last time

@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from mha_parity import cli
 from mha_parity.__main__ import entry, main
 from mha_parity.command_line import GROUPS, parser
 from mha_parity.commands import check as checking
+from mha_parity.core.errors import UsageError
 from mha_parity.run import case_run, chunks
 from subject_checks import SUBJECTS
 
@@ -155,7 +157,7 @@ def test_a_target_that_is_nowhere_is_said_before_another_is_judged(
 
     def judged(*_given: object) -> None:
         seen_before.append(capsys.readouterr().err)
-        raise ValueError("got enough.")
+        raise UsageError("got enough.")
 
     monkeypatch.setattr(checking, "judge_target", judged)
     said("check projected.py:f f")
@@ -325,6 +327,35 @@ def test_an_error_of_the_command_is_no_verdict(
     said = capsys.readouterr().err
     assert "RuntimeError: planted" in said
     assert said.endswith("with the command and the target.\n")
+
+
+def test_a_mistake_in_the_harness_is_none_of_the_target(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NumPy's ValueError out of the harness itself is no refusal: the traceback is shown."""
+    monkeypatch.chdir(SUBJECTS)
+    monkeypatch.setattr(case_run, "judge_answer", lambda *_: np.ones(2) + np.ones(3))
+    words = ["mha-parity", "check", "projected.py:f", "--in-process", "--cases", "2"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert 2 == entry()
+    said = capsys.readouterr().err
+    assert "ValueError: operands could not be broadcast" in said
+    assert "please report the lines above" in said
+
+
+def test_a_report_that_cannot_be_written_costs_no_verdict(said: Callable[[str], Said]) -> None:
+    """The verdict is printed, and one sentence says which file is missing: status 2."""
+    status, output, errors = said("check projected.py:f --in-process --cases 40 --json /dev/full")
+    assert (2, 1) == (status, len(errors.splitlines()))
+    assert "Parity holds" in output
+    assert "/dev/full cannot be written: No space left on device" in errors
+
+
+def test_a_mistake_of_merging_is_annotated(said: Callable[[str], Said]) -> None:
+    """``merge`` has files and no targets: the annotation has no place."""
+    status, output, errors = said("merge nofile.json --github")
+    assert (2, "::error title=mha-parity::got nofile.json,") == (status, output[:42])
+    assert 1 == len(errors.splitlines())
 
 
 @pytest.mark.parametrize("name", ["check", "replay", "bench"])

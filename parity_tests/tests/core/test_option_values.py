@@ -21,7 +21,7 @@ TAKEN: list[tuple[Callable[[str], Any], str, Any]] = [
     (values.positive_number, "1e-300", 1e-300), (values.positive_number, "0.5", 0.5),
     (values.dtypes, "float32,float64", ("float32", "float64")),
     (values.policy, "zero", "zero"),
-    (values.modules, " a.b, c,,", ("a.b", "c")), (values.names, "x,y", ("x", "y")),
+    (values.comma_list, " a.b, c,,", ("a.b", "c")),
     (values.mask_meanings, "m=keeps:(N,1,L,S), n=hides",
      (("m", "keeps:(N,1,L,S)"), ("n", "hides"))),
     (values.feature_pairs, "attn=causal, bias = yes", (("attn", "causal"), ("bias", "yes"))),

@@ -337,6 +337,21 @@ def test_sarif_follows_the_rules_of_its_format() -> None:
     assert "locations" not in run["results"][1]
 
 
+def test_sarif_and_annotations_name_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both from the workspace on, SARIF as an address: a run may be in a folder of its own."""
+    (tmp_path / "my sub").mkdir()
+    monkeypatch.chdir(tmp_path / "my sub")
+    monkeypatch.setenv(github.WORKSPACE, str(tmp_path))
+    source = dataclasses.replace(failed().source, file="a.py")  # type: ignore[type-var]  # it has one
+    verdict = dataclasses.replace(failed(), source=source)
+    assert "file=my sub/a.py," in next(github.workflow_commands([verdict]))
+    (result,) = json.loads(sarif.document([verdict]))["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert "my%20sub/a.py" == place["artifactLocation"]["uri"]
+
+
 def test_check_writes_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

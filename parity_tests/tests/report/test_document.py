@@ -6,6 +6,7 @@ import dataclasses
 import importlib.resources
 import json
 import math
+import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.environment import environment
+from mha_parity.core.errors import UsageError
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import (
     Accuracy,
@@ -342,16 +344,17 @@ def test_files_are_written_and_named(tmp_path: Path) -> None:
     names: dict[str, str | None] = {
         kind: str(tmp_path / f"report.{kind}") for kind in ("json", "junit")
     }
-    lines = files.write_reports([extreme()], names)
+    reports = files.write_reports([extreme()], names)
     assert SCHEMA == json.loads((tmp_path / "report.json").read_text("utf-8"))["schema"]
     assert (tmp_path / "report.junit").read_text("utf-8").startswith("<?xml")
-    assert [f"JSON written to {names['json']}", f"JUnit XML written to {names['junit']}"] == lines
+    said = (f"JSON written to {names['json']}", f"JUnit XML written to {names['junit']}")
+    assert (said, ()) == reports
 
 
 def test_nothing_is_written_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a file named nothing is written."""
     monkeypatch.chdir(tmp_path)
-    assert [] == files.write_reports([extreme()], dict.fromkeys(files.MAKE))
+    assert ((), ()) == files.write_reports([extreme()], dict.fromkeys(files.MAKE))
     assert [] == list(tmp_path.iterdir())
 
 
@@ -362,3 +365,16 @@ def test_unwritable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a folder, but should be a file"):
         files.require_writable_files([None, str(tmp_path)])
     files.require_writable_files([None, str(tmp_path / "report.json")])
+    if os.geteuid():  # root may write everywhere
+        tmp_path.chmod(0o500)
+        with pytest.raises(UsageError, match="cannot be written: Permission denied; name another"):
+            files.require_writable_files([str(tmp_path / "report.json")])
+
+
+def test_a_report_that_cannot_be_written_takes_no_other(tmp_path: Path) -> None:
+    """A full disk is a sentence; the reports beside it are written."""
+    names: dict[str, str | None] = {"json": "/dev/full", "junit": str(tmp_path / "report.junit")}
+    reports = files.write_reports([extreme()], names)
+    assert "JUnit XML written to" in reports.lines[0]
+    said = "/dev/full cannot be written: No space left on device; name another file."
+    assert (said,) == reports.lost
