@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.checks import (
     cached_rows,
+    context_widths,
     dropout,
     left_padding,
     nonfinite_inputs,
@@ -33,11 +34,15 @@ CHECKS: Mapping[str, str] = MappingProxyType({
     **windows.CHECKS,
     **left_padding.CHECKS,
     **value_widths.CHECKS,
+    **context_widths.CHECKS,
 })  # fmt: skip
 
 # Of a check, and of what a finding says, which comes first.
 REMEDIES: Mapping[str, str] = MappingProxyType(
-    {each.NAME: each.REMEDY for each in (tile_sizes, windows, left_padding, value_widths)}
+    {
+        each.NAME: each.REMEDY
+        for each in (tile_sizes, windows, left_padding, value_widths, context_widths)
+    }
 )
 
 BY_SENTENCE: Mapping[str, str] = MappingProxyType({windows.KEPT: windows.FORGET})
@@ -64,6 +69,7 @@ def further_checks(
     yield windows.NAME, windows.check_windows(bound, problem, number)
     yield left_padding.NAME, left_padding.check_left_padding(bound, problem, number)
     yield value_widths.NAME, value_widths.check_value_widths(bound, problem, number)
+    yield context_widths.NAME, context_widths.check_context_widths(bound, problem, number)
 
 
 def _until_refused(findings: Iterator[str]) -> Iterator[str]:

@@ -17,11 +17,12 @@ from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
-from mha_parity.targets.fit import full_width, value_heads, weights, wider_input
+from mha_parity.targets.fit import full_width, unlike_widths, weights, wider_input
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import Construction
 from mha_parity.targets.parameters import read_of_config
+from mha_parity.targets.problem_arrays import KEY_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,8 @@ class InterpretedLayers(InstanceCalls):
     cross_switch = ""
     # What the constructor gets for the width of value heads, where it is another in all calls.
     value_widths: Mapping[str, int] = MappingProxyType({})
+    # Likewise for the width of the rows that keys and values are made of.
+    context_widths: Mapping[str, int] = MappingProxyType({})
     # What raises without biases, and what it raises; "" where layers without them are judged.
     needs_biases = ""
     # The weights of the last call, as the target holds them.
@@ -70,7 +73,15 @@ class InterpretedLayers(InstanceCalls):
         made = self.how.construction
         if made is None or self.instance is not None or self.takes_torchs or self.how.full_width:
             return ()
-        return value_heads.own_widths(made.meanings, self.how.slots)
+        return unlike_widths.value_names(made.meanings, self.how.slots)
+
+    @property
+    def context_width_names(self) -> tuple[str, ...]:
+        """The constructor's parameters for the width of its context, that can be another."""
+        alone = self.instance is not None or self.takes_torchs or self.how.full_width
+        if alone or self.how.construction is None:
+            return ()
+        return unlike_widths.context_names(self._named[0], self.how.slots)
 
     @property
     def says_batch_first(self) -> bool:
@@ -100,7 +111,7 @@ class InterpretedLayers(InstanceCalls):
         more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
         if LAYOUT_SWITCH in {p.name for p in self._named[0]}:
             more[LAYOUT_SWITCH] = problem.case.layout != "sequence_first"
-        more |= {**self.switches(problem), **self.value_widths}
+        more |= {**self.switches(problem), **self.value_widths, **self.context_widths}
         try:
             layer = self._new_with_biases(construction, sizes, more)
         except CandidateError as error:
@@ -177,14 +188,10 @@ class InterpretedLayers(InstanceCalls):
         shapes = weights.shapes_of(layer)
         found = [slots[path] for path in shapes if path in slots]
         held = {bias: self._arrays(problem, bias=bias) for bias in {each.bias for each in found}}
-        width = next(iter(self.value_widths.values()), 0)
         for slot in found:
-            of_values = width and {*slot.parts} <= value_heads.PARTS
-            fill = value_heads.with_narrow_values(width) if of_values else weights.slot_array
-            array = fill(slot, problem, held[slot.bias], sizes)
-            if (of_values or self.is_wider(problem)) and array.size != math.prod(shapes[slot.path]):
-                wanted = "width asks" if of_values else "input is"
-                raise CandidateError("structure", f"has not `{slot.path}` as wide as its {wanted}")
+            array = self._filled(slot, problem, held[slot.bias], sizes)
+            if array.size != math.prod(shapes[slot.path]):
+                raise CandidateError("structure", f"has not `{slot.path}` as wide as it is asked")
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             handed = arguments.array(slot.path, array)
             with target_errors():
@@ -192,6 +199,22 @@ class InterpretedLayers(InstanceCalls):
             self.weight_leaves.append((slot, leaf))
         for path in (*self.how.norms, *self.how.around):
             replace_by_identity(layer, path)
+
+    def _filled(
+        self,
+        slot: weights.Slot,
+        problem: Problem,
+        arrays: Mapping[str, Array],
+        sizes: Mapping[str, int],
+    ) -> Array:
+        """Return what a slot holds, of the widths that values or the context have."""
+        values = next(iter(self.value_widths.values()), 0)
+        if values and {*slot.parts} <= unlike_widths.PARTS:
+            return unlike_widths.with_narrow_values(values)(slot, problem, arrays, sizes)
+        context = next(iter(self.context_widths.values()), 0)
+        if context and not slot.bias and {*slot.parts} <= KEY_PARTS:
+            sizes = {**sizes, "e": context}
+        return weights.slot_array(slot, problem, arrays, sizes)
 
     def slots_for(self, heads: int) -> list[weights.Slot]:
         """Return where a layer of ``heads`` heads keeps its weights and biases."""

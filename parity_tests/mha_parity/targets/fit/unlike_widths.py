@@ -1,27 +1,48 @@
-"""Layers whose value heads are narrower than their query heads: torch has none of these.
+"""Layers whose value heads, or whose context, are narrower than their query heads or queries.
 
 They are judged by the layer of equal widths in whose weights the missing channels are zero.
 """
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mha_parity.targets.fit.argument_meanings import is_of_values
+from mha_parity.targets.fit.argument_meanings import is_of_values, meanings
+from mha_parity.targets.fit.names import snake_case
 from mha_parity.targets.fit.weights import slot_array
+from mha_parity.targets.problem_arrays import KEY_PARTS
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Callable, Iterable, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.weights import Slot
 
-PARTS = frozenset({"v", "out"})  # the projections that have these channels
+PARTS = frozenset({"v", "out"})  # the projections that have the channels of values
+# The width of the rows that keys and values are made of, as a constructor names it.
+CONTEXT = re.compile(
+    r"(ctx|context|cond\w*|cross\w*|enc|encoder\w*|kv|memory|mem|source|src)_?"
+    r"(dim|width|channels?|features?|size|emb\w*)|[kv]dim"
+)
 
 
-def own_widths(meanings: Iterable[tuple[str, str]], slots: Iterable[Slot]) -> tuple[str, ...]:
+def context_names(named: Iterable[inspect.Parameter], slots: Iterable[Slot]) -> tuple[str, ...]:
+    """Return the parameters of a constructor for the width of its context, where it can differ.
+
+    No matrix projects keys or values and queries at once.
+    """
+    of_keys = [slot.parts for slot in slots if KEY_PARTS & {*slot.parts}]
+    if not of_keys or any(not {*parts} <= KEY_PARTS for parts in of_keys):
+        return ()
+    widths = [each.name for each in named if meanings(each.name)[:1] == ("width",)]
+    return tuple(name for name in widths if CONTEXT.fullmatch(snake_case(name)))
+
+
+def value_names(meanings: Iterable[tuple[str, str]], slots: Iterable[Slot]) -> tuple[str, ...]:
     """Return the parameters of a constructor for the width of value heads, where it can differ.
 
     Heads have a width of their own besides; values are projected alone, and so is the output.

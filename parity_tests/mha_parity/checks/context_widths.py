@@ -1,0 +1,89 @@
+"""Check a context that is narrower than the queries, where a constructor has a width for it.
+
+Cases have one width for both. A layer of a narrower context should give what the layer of one width
+gives in whose weights of keys and values the missing columns are zero.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.cases.variants import plain_variant
+from mha_parity.core.candidate import REMARK, CandidateError
+from mha_parity.core.compare import describe_difference
+from mha_parity.core.target_facts import takes_one_length
+from mha_parity.targets.attribution import refuses
+from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
+from mha_parity.targets.conventions.window_calls import alike
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+NAME = "narrower context"
+CHECKS = {NAME: "a context of a width of its own changes the weights of keys and values alone"}
+REMEDY = "take the width of the context for the input of k and v alone: heads have that of queries"
+NOT_SERVED = "{} it {}: a context of another width is not served."
+QUERIES, KEYS, HEAD_DIM = 5, 7, 4
+
+
+def check_context_widths(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
+    """Yield the finding on a small problem, of the kind of ``problem``, with a narrower context.
+
+    ``number`` is that of the case among those for which this is asked.
+    """
+    if not isinstance(bound, InterpretedLayers) or not bound.context_width_names:
+        return
+    whole = plain_cross_attention(bound, problem)
+    if whole is None or whole.w_k is None:
+        return
+    width = whole.num_heads * (1 + number % (HEAD_DIM - 1))
+    expected = bound(with_columns(whole, width)).output
+    name = bound.context_width_names[0]
+    said = f"with `{name}` = {width} and queries of width {whole.query.shape[-1]}"
+    passed = bound.passed  # a width that raises was not tried
+    bound.context_widths = dict.fromkeys(bound.context_width_names, width)
+    try:
+        found = bound(cut(whole, width)).output
+    except CandidateError as error:
+        bound.passed = passed
+        if not refuses(error):
+            yield REMARK + NOT_SERVED.format(said, error)
+        return
+    finally:
+        bound.context_widths = {}
+    yield NAME
+    if not alike(expected, found):
+        yield f"{NAME}: {said} {describe_difference(expected, found)}."
+
+
+def plain_cross_attention(bound: Convention, problem: Problem) -> Problem | None:
+    """Return a plain problem whose keys and values are of one array; None where there is none."""
+    if "cross" not in bound.offer["inputs"] or bound.own_weights is not None:
+        return None
+    alike = problem.case.replace(
+        inputs="cross", projection="packed", kdim=0, vdim=0, weights="none", gradients="no",
+        layout=bound.plain_case().layout,
+    )  # fmt: skip
+    offer = {**bound.offer, "inputs": ("cross",)}
+    square = takes_one_length(bound.facts.reasons)
+    small = plain_variant(alike, offer, QUERIES, KEYS, HEAD_DIM, square=square)
+    return None if small is None else make_problem(small)
+
+
+def with_columns(problem: Problem, width: int) -> Problem:
+    """Return a problem in which keys and values are made of the first columns of the context."""
+    changed = {name: getattr(problem, name).copy() for name in ("w_k", "w_v")}
+    for array in changed.values():
+        array[:, width:] = 0
+    return problem.replace(**changed)
+
+
+def cut(problem: Problem, width: int) -> Problem:
+    """Return the problem whose context has these columns alone."""
+    context = problem.key[..., :width].copy()
+    weights = {name: getattr(problem, name)[:, :width].copy() for name in ("w_k", "w_v")}
+    return problem.replace(key=context, value=context, **weights)
