@@ -134,3 +134,22 @@ def passed_on_subtracted(q, k, v, **kwargs):
     """Wrong: what should be added to the scores is subtracted."""
     inner = attended
     return inner(q, k, v, sign=-1, **kwargs)
+
+
+class BuiltByKeywords(Layer):
+    """Right: the constructor reads its sizes of its keywords, and a size of chunks."""
+
+    def __init__(self, **kwargs):
+        super().__init__(kwargs["d_model"], kwargs["num_heads"])
+        self.p = kwargs["dropout"]
+        self.causal_chunk_size = kwargs.get("causal_chunk_size", 128)
+
+    def forward(self, q, mask=None):
+        """Return (N, L, E)."""
+        return self.attend(q, q, q, score_mask=mask)
+
+
+class BuiltByKeywordsSubtracted(BuiltByKeywords):
+    """Wrong: what should be added to the scores is subtracted."""
+
+    sign = -1

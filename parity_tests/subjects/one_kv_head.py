@@ -66,3 +66,20 @@ class PackedInOtherOrder(PackedKeys):
     def keys_and_values(self, context):
         """Return both, (N, S, D)."""
         return super().keys_and_values(context)[::-1]
+
+
+class MultiQueryOfOwnWidth(nn.Module):
+    """Right: a head's width is `O_dim`, and each has a matrix of queries; one key and value head."""
+
+    def __init__(self, embedding_dims, O_dim, heads=1):
+        super().__init__()
+        self.q = nn.Parameter(torch.randn(heads, embedding_dims, O_dim))
+        self.k = nn.Parameter(torch.randn(embedding_dims, O_dim))
+        self.v = nn.Parameter(torch.randn(embedding_dims, O_dim))
+        self.Wo = nn.Parameter(torch.randn(O_dim * heads, embedding_dims))
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = x[:, None] @ self.q, (x @ self.k)[:, None], (x @ self.v)[:, None]
+        heads = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+        return heads.transpose(1, 2).flatten(2) @ self.Wo

@@ -149,8 +149,9 @@ def keys_without_weight(reading: WeightsReading) -> Iterator[str]:
 def channel_mixing(candidate: Candidate) -> Iterator[str]:
     """Say which output channels a channel of v reaches, where that is not its own."""
     problem = make_problem(plain_case_for(candidate))
-    shared = problem.case.projection == "shared" or problem.num_kv_heads != problem.num_heads
-    if shared or problem.w_out is not None:
+    case = problem.case
+    grouped = case.kv_heads_count not in {0, case.heads_count}
+    if grouped or case.projection == "shared" or problem.w_out is not None:
         return
     first = ask_output(candidate, problem)
     if first is None:

@@ -94,8 +94,8 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
         return Role.CAUSAL if switch or may_be else Role.MASK
     if found is Role.SCORE_BIAS and switch and plain.endswith("n_bias"):
         found = Role.PROJECTION_BIAS  # `attention_bias=True` of a layer is that of its Linears
-    elif found is Role.PROJECTION_BIAS and type(default) is int and default > 1:
-        found = Role.SIZE  # `bk=64`: as many keys are in a tile
+    elif found in {Role.PROJECTION_BIAS, Role.CAUSAL} and isinstance(default, int) and default > 1:
+        found = Role.SIZE  # `bk=64`: as many keys are in a tile; `causal_chunk_size=128`
     if found is None and of == "call" and _INPUT.search(plain):
         return Role.INPUT
     window = found in {None, Role.SIZE} and WINDOW.search(plain)
@@ -136,8 +136,8 @@ def of_callable(
 ) -> tuple[inspect.Parameter, ...]:
     """Return the parameters of a callable, none where Python cannot know them.
 
-    Behind the ``**kwargs`` of a constructor are those of its base class, and behind those of a
-    function, or of a method of ``owner``, what it reads of them or passes on.
+    Behind the ``**kwargs`` of a constructor are those of its base class, and those that it reads
+    itself; behind those of a function, or of a method of ``owner``, what it reads or passes on.
     """
     found: dict[str, inspect.Parameter] = {}
     bases = function.__mro__[1:-1] if isinstance(function, type) else ()
@@ -151,8 +151,9 @@ def of_callable(
             break
     own = tuple(found.values())[skip_self:]
     if isinstance(function, type):
-        return own
-    behind = keywords_of(function, owner or _owner(function)).named
+        behind = keywords_of(function.__init__, function, depth=0).named  # type: ignore[misc]  # of this very class
+    else:
+        behind = keywords_of(function, owner or _owner(function)).named
     return (*own, *(p for name, p in behind.items() if name not in found))
 
 

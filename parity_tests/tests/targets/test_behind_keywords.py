@@ -58,3 +58,11 @@ def test_keywords_that_nothing_reads_are_no_reason(name: str) -> None:
     """They hide nothing."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict.sentence
+
+
+def test_a_constructor_is_built_by_the_keywords_that_it_reads() -> None:
+    """Of these `causal_chunk_size=128` is a size, and no switch that the run has to try."""
+    verdict = judged("BuiltByKeywords")
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
+    assert verdict.sentence.endswith("parameters not tried: causal_chunk_size.")
+    assert Outcome.FAIL == judged("BuiltByKeywordsSubtracted").outcome

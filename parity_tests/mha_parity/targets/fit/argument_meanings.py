@@ -71,7 +71,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block_?size|n_?pos|position_emb|window"
       r"|seq|^t$|^(n|num|nb)_?(patch|token)(es|s)?$"), ("length",)),
     (r"^context$", ("length", "width")),
-    (r"^(d|dim|size)_?out$|out(put)?_?(dim|size|feat)", ("width", "head_dim")),
+    (r"^(d|dim|size)_?o(ut)?$|^o_dim$|out(put)?_?(dim|size|feat)", ("width", "head_dim")),
     (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),
     ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$"
       r"|^in(?!it)|^out"), ("width",)),
