@@ -21,6 +21,7 @@ from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.cached_calls import CachedCalls, rows
 from mha_parity.targets.conventions.window_calls import WindowedSequence, alike, in_window
 from mha_parity.targets.conventions.window_use import BLOCKS
+from mha_parity.targets.conventions.window_words import contradicted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +67,8 @@ def check_windows(bound: Convention, problem: Problem, number: int) -> Iterator[
     for use in bound.windows:
         if use.is_built and bound.own_weights is not None and bound.own_weights.built:
             continue
+        if said := contradicted(use, bound.subject):
+            yield f"{NAME}: by its documentation {said}; by its answers, {use.meaning}."
         left, right = (side | use.odd for side in sides)
         asked = -(-length // left) * left if use.whole else length
         for causal in use.causal:

@@ -35,6 +35,7 @@ ROWS = 3  # query, key and value
 _OF_TILES = re.compile(r"block|tile|chunk|split|slice|worker")
 PACKED_STATE = frozenset({"in_proj_weight", "q_proj_weight"})
 # Conventions whose names leave nothing to experiments.
+MASK_AXES = 4  # of the masks of JAX's function
 SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "projections", "varlen"})
 FOUR: tuple[type[Convention], ...] = (QKVHeads, XWeights, ProjectionFunction)
 
@@ -148,7 +149,7 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
         raise _unsure(function, None, "all of `mha-parity list conventions`")
     if packed_input_parameters(called.required):
         return Varlen.name
-    if {"bias", "mask"} <= called.named and _are_qkv(called.required):
+    if _is_like_jax(function, called):
         return "jax-attention"
     if len(called.required) == 3 and SDPA_KEYWORDS & called.named:
         return "sdpa"
@@ -162,6 +163,16 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
         if count < 6 or _counts_heads(last):  # a sixth might be anything
             return BY_COUNT[count]
     raise _unsure(function, called, "qkv, qkv-heads, x-weights, projections, x-weights-heads, sdpa")
+
+
+def _is_like_jax(function: Any, called: Signature) -> bool:
+    """Return whether the parameters are those of JAX's, and the mask is none of fewer axes."""
+    from mha_parity.targets.masks.documented import documented_shapes
+
+    if not ({"bias", "mask"} <= called.named and _are_qkv(called.required)):
+        return False
+    shapes = documented_shapes(function, function, "mask")
+    return not shapes or any(len(each) == MASK_AXES for each in shapes)
 
 
 def _are_qkv(names: Sequence[str]) -> bool:

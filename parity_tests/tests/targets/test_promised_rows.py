@@ -64,6 +64,7 @@ def test_an_option_is_stronger_than_the_documentation() -> None:
         ("Rows that see nothing come out as zeros, not NaN.", True),
         ("Queries with nothing to attend to return zero.", True),
         ("Queries for which no key takes part get a zero vector and pass no gradient.", True),
+        ("Queries without any key yield zeros, both in the output and in the weights.", True),
         ("Fully masked rows are not zero.", False),
         ("All masked positions receive zero probability.", False),
         ("There is no key bias, zero init.", False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class WindowUse:
         first = 0 if self.rule[0] == ALL else row - EXTENTS[self.rule[0]](before)
         end = length if self.rule[1] == ALL else row + EXTENTS[self.rule[1]](behind) + 1
         return max(first, 0), min(end, length)
+
+    def of_extent(self, before: str) -> WindowUse:
+        """Return the use of a window of which a row sees as many keys before its own."""
+        return replace(self, rule=(before, self.rule[1]))
 
     @property
     def meaning(self) -> str:

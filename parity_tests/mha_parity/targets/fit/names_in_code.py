@@ -27,6 +27,7 @@ KEPT_CODE = 1024  # functions of which each layer that is built is asked what it
 _UNPACKS = "UNPACK_SEQUENCE"
 _OF_HEADS = frozenset({"heads", "head_dim", "width"})
 _ENDING = re.compile(r"[./][A-Za-z]\w*")
+_KEY = re.compile(r"[A-Za-z]\w*\.(weight|bias|kernel|w|b)")  # both in one string
 _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
@@ -126,7 +127,8 @@ def numbers_read(function: Any) -> dict[str, str]:
 def keys_read(function: Any) -> tuple[str, ...]:
     """Return the words among the strings of a function and of those of its folder that it calls.
 
-    Behind them each word with each ending of theirs, as `.weight` of f"{name}.weight".
+    Behind them each word with each ending of theirs, as `.weight` of f"{name}.weight", or of
+    "q.weight".
     """
     found: dict[str, None] = {}
     endings: dict[str, None] = {}
@@ -138,6 +140,9 @@ def keys_read(function: Any) -> tuple[str, ...]:
         code, scope = getattr(each, "__code__", None), getattr(each, "__globals__", {})
         found |= {word: None for word in _strings(code) if word.isidentifier()}
         endings |= {text: None for text in _strings(code) if _ENDING.fullmatch(text)}
+        whole = [text.partition(".") for text in _strings(code) if _KEY.fullmatch(text)]
+        found |= {word: None for word, _, _ in whole}
+        endings |= {f".{ending}": None for _, _, ending in whole}
         called = (inspect.unwrap(scope[n]) for n in _names(code) if callable(scope.get(n)))
         todo += [f for f in called if id(f) not in seen and _folder(f) == folder]
     return (*found, *(word + ending for word in found for ending in endings))

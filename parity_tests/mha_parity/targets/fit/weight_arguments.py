@@ -26,6 +26,7 @@ TORCHS_ARRAYS = (
     ("out_proj.weight", ("out",)), ("out_proj.bias", ("out",)),
 )  # fmt: skip
 SPLIT = "axes of heads behind the input"
+ROWS_FIRST = "axes of heads before the input"
 STACKED = ("xw, stacked", "xwt, stacked")  # q, k and v along an axis of their own
 PAIRS = ("xw, pairs", "xwt, pairs")  # a tuple of weight and bias for each projection
 
@@ -87,7 +88,8 @@ def in_dictionary(keys: Sequence[str]) -> Iterator[WeightArgument]:
     outs = frozenset(key for key in weighed if _key_parts(key) == ("out",))
     for left_out in dict.fromkeys((frozenset[str](), outs)):
         chosen = [key for key in named if key not in left_out]
-        for way in ("dict",) if leaves else ("xw", "xwt", "heads", "all heads", SPLIT):
+        ways = ("xw", "xwt", "heads", "all heads", SPLIT, ROWS_FIRST)
+        for way in ("dict",) if leaves else ways:
             given = [(key, _given(key, _key_parts(key), way, "phd")) for key in chosen]
             held = tuple(
                 (key, replace(each, leaves=(leaves or [each.leaves])[0])) for key, each in given
@@ -131,7 +133,7 @@ def _is_bias(name: str) -> bool:
 
 
 _OF_HEADS: dict[str, Axes] = dict.fromkeys(("heads", "all heads"), ("h", "e", "d"))
-_OF_HEADS |= {"list": ("e", "d"), SPLIT: ("e", "h", "d")}
+_OF_HEADS |= {"list": ("e", "d"), SPLIT: ("e", "h", "d"), ROWS_FIRST: ("h", "d", "e")}
 
 
 def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArgument:
@@ -141,7 +143,7 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
         more = ("",) if way == "columns" else ()
         if several:
             return WeightArgument(parts, ("p", "hd"), bias=True)
-        by_head = way in {"all heads", SPLIT} and len(parts) == 1
+        by_head = way in {"all heads", SPLIT, ROWS_FIRST} and len(parts) == 1
         axes: Axes = ("h", "d") if by_head else (rows, *more)
         return WeightArgument(parts, ("e", *more) if parts == ("out",) else axes, bias=True)
     transposed = way in {"xwt", "columns", STACKED[1], PAIRS[1]}
@@ -149,6 +151,7 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
     if parts == ("out",):
         axes = ("e", "hd") if transposed else ("hd", "e")
         axes = ("h", "d", "e") if way in {"all heads", SPLIT} else axes
+        axes = ("e", "h", "d") if way == ROWS_FIRST else axes
         return WeightArgument(parts, axes, container)
     if way in _OF_HEADS and len(parts) == 1:
         return WeightArgument(parts, _OF_HEADS[way], "list" if way == "list" else "array")

@@ -39,6 +39,10 @@ UNEVEN = frozenset({"phd", "hpd"})  # of these, what fewer keys and values than 
 WIDTH_FIRST_AXES = {"hd": "dh", "phd": "pdh"}
 
 
+# By torch's own names the rows are all of q, then all of k, then all of v.
+BY_TORCHS_NAME = frozenset({"in_proj_weight", "in_proj_bias"})
+
+
 @dataclass(frozen=True, slots=True)
 class WeightArgument:
     """One weight or bias that a function takes: its parts, its axes, and the container of them.
@@ -222,6 +226,7 @@ def _options(kept: SortedLeaves, sizes: Mapping[str, int]) -> Iterator[tuple[Lea
         for leaf, parts, head in entries:
             # A layer may call a Linear `qvk` that it splits as torch does.
             orders = [parts, names.ROWS] if set(parts) == set(names.ROWS) else [parts]
+            by_torch = leaf.path in BY_TORCHS_NAME and len(leaf.shape) == 2 - bias
             if head is not None and head >= _of_parts(parts, sizes)["h"]:
                 orders = []  # it was built with more heads than it should have
             yield (
@@ -232,6 +237,7 @@ def _options(kept: SortedLeaves, sizes: Mapping[str, int]) -> Iterator[tuple[Lea
                     for axes in axes_of(
                         order, leaf.shape, sizes, leaf.owner, bias=bias, by_head=head is not None
                     )
+                    if not by_torch or axes[0] == "phd"
                 ],
             )
 

@@ -93,7 +93,7 @@ _OR = re.compile(
 # Axes by their words; the last lengths are those of keys, others those of queries.
 _AXES = (
     ("1", re.compile("1")),
-    ("NH", re.compile(rf"{SAMPLES}\s*\*\s*{HEADS}|n\s*\*\s*h", re.IGNORECASE)),
+    ("NH", re.compile(rf"({SAMPLES}|n)\s*\*\s*({HEADS}|h)", re.IGNORECASE)),
     ("N", re.compile(SAMPLES, re.IGNORECASE)),
     ("H", re.compile(HEADS, re.IGNORECASE)),
     (
@@ -201,26 +201,42 @@ def documented_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
 
     The first one, and those that follow it behind an "or".
     """
-    said = _said_by_both(subject, entry, name)
-    found: list[Axes] = []
+    return tuple(_shapes_by_words(_said_by_both(subject, entry, name)))
+
+
+def _shapes_by_words(said: str) -> dict[Axes, str]:
+    """Return the shapes that a text says, each with its words."""
+    found: dict[Axes, str] = {}
     end = 0
     for each in _TUPLE.finditer(said):
         if found and not _OR.fullmatch(said[end : each.start()]):
             break
         if axes := _axes(each[1]):
-            found.append(axes)
+            found.setdefault(axes, each[1])
             end = each.end()
-    return tuple(dict.fromkeys(axes for axes in found if axes in SHAPES))
+    return {axes: words for axes, words in found.items() if axes in SHAPES}
 
 
 def demanded_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
-    """Return the one shape that the documentation says of a mask; () where it says more of shapes.
+    """Return the shapes that the documentation demands of a mask.
 
-    Shapes of several layouts, of the scores, or that are made within the call, are not demanded.
+    Of several those of unlike numbers of axes in which queries and keys have words of their own:
+    shapes of several layouts, of the scores, or that are made within the call, are not demanded.
     """
-    shapes = documented_shapes(subject, entry, name)
-    within = _WITHIN.search(_said_by_both(subject, entry, name))
-    return () if len(shapes) > 1 or within else shapes
+    said = _said_by_both(subject, entry, name)
+    shapes = _shapes_by_words(said)
+    if _WITHIN.search(said) or len({*map(len, shapes)}) < len(shapes):
+        return ()
+    if len(shapes) == 1:
+        return tuple(shapes)
+    return tuple(axes for axes, words in shapes.items() if _is_of_two_lengths(axes, words))
+
+
+def _is_of_two_lengths(axes: Axes, words: str) -> bool:
+    """Return whether the words of a shape are others for queries than for keys."""
+    named = zip(axes, words.removesuffix(",").lower().split(","), strict=True)
+    lengths = [word.strip() for axis, word in named if axis in {"L", "S"}]
+    return len({*lengths}) == len(lengths)
 
 
 def _axes(text: str) -> Axes:

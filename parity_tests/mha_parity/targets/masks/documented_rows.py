@@ -41,6 +41,10 @@ _NO_NAN = re.compile(r",? ?\b(not|instead of|rather than|never) nans?\b", re.IGN
 _NO_GRADIENT = re.compile(
     r",? ?\b(and )?(pass(es)?|ha(s|ve)|carr(y|ies)|gets?|receives?) no gradients?\b", re.IGNORECASE
 )
+_BOTH = re.compile(
+    r",? ?\b(both )?(in|for|of) (the )?outputs? and (in |for |of )?(the )?(attention )?weights?\b",
+    re.IGNORECASE,
+)
 _SENTENCE = re.compile(r"(?<=[.;])\s+|\n\s*\n|\n\s*[-*]\s")
 
 # That there are no rows without a key.
@@ -69,7 +73,7 @@ def documents_zero_rows(subject: Any) -> bool:
 
 def _promises_zero(sentence: str) -> bool:
     """Return whether a sentence promises 0 where there is no key, and nothing else besides."""
-    sentence = _NO_GRADIENT.sub("", _NO_NAN.sub("", sentence))
+    sentence = _BOTH.sub("", _NO_GRADIENT.sub("", _NO_NAN.sub("", sentence)))
     said = _NO_KEY.search(sentence)
     if said is None:
         return False

@@ -12,6 +12,7 @@ from mha_parity.targets.masks.experiment import SILENT, is_causal
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH, VALUES, MaskContent
 
 if TYPE_CHECKING:
+    from mha_parity.core.parameters import Parameter
     from mha_parity.targets.masks.experiment import MaskExperiment
     from mha_parity.targets.masks.mask_format import Axes, MaskFormat, MaskSearchResult
 
@@ -131,24 +132,44 @@ def with_raising_documented(
 ) -> MaskSearchResult:
     """Return what is taken with the documented shapes too in which every kind of mask raises.
 
-    The cases show that they do. That a shape is documented says nothing of another layout of the
-    inputs, nor of masks of which numbers are added, or none is understood.
+    The cases show that they do. Several are documented in words for queries and for keys: they are
+    asked for other keys than queries too, where another shape answers. That a shape is documented
+    says nothing of another layout of the inputs, nor of masks of which numbers are added, or none
+    is understood.
     """
     plain = experiment.convention.plain_case()
     first = next((each for each in found.taken if each.kind in VALUES), None)
     if first is None or experiment.problem.case.layout != plain.layout:
         return found
+    further = _unequal(experiment, found.parameter, first) if len(documented) > 1 else {}
     raising = tuple(
         axes
         for axes in documented
         if all(each.axes != axes for each in found.taken)
-        and not any(
-            experiment.answers(found.parameter, replace(first, axes=axes, kind=kind))
-            for kind in (*VALUES, ADDED)
+        and any(
+            _all_raise(experiment, found.parameter, replace(first, axes=axes), sizes)
+            for sizes in ({}, further)
         )
     )
     more = (replace(first, axes=axes, fit=0.0) for axes in raising)
     return replace(found, taken=(*found.taken, *more), raising=raising)
+
+
+def _unequal(experiment: MaskExperiment, parameter: Parameter, taken: MaskFormat) -> dict[str, int]:
+    """Return sizes of other keys than queries at which a mask that is taken is answered, or {}."""
+    if "cross" in experiment.convention.offer["inputs"] and not taken.square:
+        for queries, keys in UNEQUAL:
+            if experiment.answers(parameter, taken, queries=queries, keys=keys):
+                return {"queries": queries, "keys": keys}
+    return {}
+
+
+def _all_raise(
+    experiment: MaskExperiment, parameter: Parameter, taken: MaskFormat, sizes: dict[str, int]
+) -> bool:
+    """Return whether masks of every kind raise in one shape at these sizes."""
+    kinds = (replace(taken, kind=kind) for kind in (*VALUES, ADDED))
+    return not any(experiment.answers(parameter, each, **sizes) for each in kinds)
 
 
 def serves_unequal(experiment: MaskExperiment, found: MaskSearchResult) -> bool:
