@@ -92,7 +92,7 @@ def masks_of_equal_lengths(q, k, v, num_heads, attn_mask=None):
 
     attn_mask: bool (True = blocked), (L, S) or (N * num_heads, L, S)
     """
-    if attn_mask is not None and attn_mask.dim() == 3:
+    if attn_mask is not None and attn_mask.dim() != 2:
         if attn_mask.shape[1:] != (q.shape[1], q.shape[1]):
             raise RuntimeError(f"got an attn_mask of shape {tuple(attn_mask.shape)}")
         attn_mask = attn_mask.unflatten(0, (-1, num_heads))

@@ -113,9 +113,10 @@ class ExperimentDiagnosis:
 
     def _narrowed(self, found: Needs) -> Diagnosis:
         """Return what weights show where a case needs sizes alone, else what it needs."""
+        remedy = NEEDED if len(found.kept) > 1 else NEEDED_ALONE
         if found.crashed:
             title = in_words(f"the call {found.sentence}")
-            return Diagnosis(bug=None, title=title, remedy=NEEDED, evidence=PROBED)
+            return Diagnosis(bug=None, title=title, remedy=remedy, evidence=PROBED)
         case, rules = found.case, " and ".join(found.kept)
         trials = self.caller.ask_problems([make_problem(case)])
         if skipped := common_variant(trials, skipped_variants):
@@ -128,7 +129,7 @@ class ExperimentDiagnosis:
             if causes and causes[0].understood:
                 text = f"wherever {rules}: {causes[0].text}"
                 return as_diagnosis(ExperimentFinding(text, causes[0].remedy, found.sentence))
-        sentence, remedy = found.sentence, NEEDED if len(found.kept) > 1 else NEEDED_ALONE
+        sentence = found.sentence
         if found.kept == ("dtype=float16",) and contents(trials) == "NaN":
             sentence, remedy = f"{sentence}: NaN stands there", BEYOND_HALF
         remedy = remedy if found.agreed else ""

@@ -39,10 +39,17 @@ def test_wrong_ones_are_named(name: str, said: str) -> None:
 
 
 def test_a_documented_shape_that_raises_for_other_keys_than_queries_fails() -> None:
-    """One of two shapes is refused where L and S differ, which left its cases unasked."""
-    verdict = judged("masks_of_equal_lengths")
+    """One of two shapes is refused where L and S differ, which left its cases unasked.
+
+    The diagnosis names no size of which another shape of the mask was passed: with N = L it would
+    fit two readings, and is passed as (L, S).
+    """
+    verdict = judged("masks_of_equal_lengths", diagnose=True, shrink=True, cases=60)
     assert Outcome.FAIL is verdict.outcome, verdict
     assert "got an attn_mask of shape" in verdict.failures[0].check_result.detail
+    (found,) = verdict.diagnosis
+    assert "the call raises with " in found.title
+    assert "N = " not in found.title
 
 
 @pytest.mark.parametrize(

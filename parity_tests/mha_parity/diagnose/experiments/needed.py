@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import SIZES
 from mha_parity.core.features import PLAIN
 from mha_parity.core.text import listed
@@ -23,6 +26,7 @@ AXES = ("gradients", "memory", "regime", "masked_rows", "weights", "scale", "lay
 SMALL = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6,
          "kv_heads_count": 0, "v_head_dim": 0}  # fmt: skip
 BEYOND = (1, 2, 3, 8)  # sizes above the one of a failing case that are tried too
+SEEDS = 8  # by which a mask may be passed as before
 MOVED = 3  # by which a size is changed that another may be compared with
 LETTERS = {name: letter for letter, name in SIZES.items()}
 
@@ -93,9 +97,9 @@ def needed(caller: Caller, case: Case) -> Needs | None:
         return None
     kept: dict[str, Simpler] = {}
     for said, simpler in list(_steps(caller, case)):
-        merged = case.replace(**simpler)
+        merged = _with_masks_alike(caller, case, case.replace(**simpler))
         # One sample without an axis of samples is no size that could be another.
-        if merged == case or ("batch" in simpler and case.layout == "unbatched"):
+        if merged in {None, case} or ("batch" in simpler and case.layout == "unbatched"):
             continue
         if _is_wrong(caller, merged, crashed):
             case = merged
@@ -163,6 +167,34 @@ def _steps(caller: Caller, case: Case) -> Iterator[tuple[str, Simpler]]:
                 yield f"L = S = {case.queries}", {"queries": size, "keys": size}
             continue
         yield f"{LETTERS[name]} = {getattr(case, name)}", {name: size}
+
+
+def _with_masks_alike(caller: Caller, case: Case, changed: Case) -> Case | None:
+    """Return a changed case with the first seed by which its masks are passed as they were.
+
+    None where none is: a target takes masks in several shapes and kinds, of which seed and sizes
+    choose one, and a bug of one of them would seem to need the size that was changed.
+    """
+    plan, of_masks = caller.candidate.masks, ("attn", "padding")
+    other_masks = any(getattr(case, axis) != getattr(changed, axis) for axis in of_masks)
+    if plan is None or other_masks or case.attn == case.padding == "none":
+        return changed
+    wanted = _masks_passed(plan, case)
+    for seed in range(case.seed, case.seed + SEEDS):
+        each = changed.replace(seed=seed)
+        if _masks_passed(plan, each) == wanted:
+            return each
+    return None
+
+
+def _masks_passed(plan: Any, case: Case) -> dict[str, tuple[int, str]] | None:
+    """Return number of axes and kind of what each parameter of masks gets; None without a way."""
+    try:
+        passed = plan.passed(make_problem(case))
+    except CandidateError:
+        return None
+    arrays = {key: np.asarray(each.value) for key, each in passed.items()}
+    return {key: (each.ndim, each.dtype.kind) for key, each in arrays.items()}
 
 
 def _is_wrong(caller: Caller, case: Case, crashed: bool) -> bool:
