@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mha_parity.core.text import listed
+from mha_parity.oracle import reference
 from mha_parity.run import answer_dtype
 from mha_parity.targets.stand_ins import INTERFACE_OF
 
@@ -23,6 +26,10 @@ OFTEN = 0.5  # of the cases of S unlike L fail, at least: else something else de
 ZERO_ROWS = (
     "its documentation promises 0 in rows that see no key: judged so, unless --fully-masked says "
     "otherwise."
+)
+BY_FLOAT64 = (
+    "long double has the digits of float64 on this machine: float64 was judged by torch's own "
+    "answer in float64, and not for systematic errors."
 )
 REST = "judge the rest with --features inputs=self"
 
@@ -45,8 +52,15 @@ def not_served_remarks(
         fails_cross(case_results),
         zero_rows(facts, options, offer),
         fails_in_one_dtype(case_results),
+        judged_by_float64(options),
     )
     return tuple(filter(None, found))
+
+
+def judged_by_float64(options: Options) -> str:
+    """Say that float64 was judged by no wider dtype, where long double is none."""
+    alone = reference.EXTENDED is np.float64 and "float64" in options.dtypes
+    return BY_FLOAT64 if alone else ""
 
 
 def zero_rows(facts: TargetFacts, options: Options, offer: Offer) -> str:

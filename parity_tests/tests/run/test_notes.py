@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from mha_parity.core.case import Case
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import EXTREME_VALUES, make_offer
+from mha_parity.oracle import reference
 from mha_parity.run import summary
 from mha_parity.run.case_run import CaseResult
 from subject_checks import check_subject
@@ -37,6 +39,14 @@ def test_extreme_values_that_no_case_has_leave_nothing_open() -> None:
         row = rows["regime", value]
         assert ("not drawn", summary.NOT_DRAWN) == (row.status, row.reason)
     assert "inconclusive" == rows["regime", "normal"].status
+
+
+def test_a_machine_without_a_wider_dtype_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its float64 is held against torch's alone: a reader of the verdict has to know."""
+    monkeypatch.setattr(reference, "EXTENDED", np.float64)
+    for dtype, said in (("float64", True), ("float32", False)):
+        notes = check_subject("projected.py:f", cases=4, dtypes=(dtype,)).notes
+        assert said == any("long double has the digits of float64" in note for note in notes)
 
 
 @pytest.mark.parametrize(
