@@ -45,7 +45,7 @@ def test_a_machine_without_a_wider_dtype_is_named(monkeypatch: pytest.MonkeyPatc
     """Its float64 is held against torch's alone: a reader of the verdict has to know."""
     monkeypatch.setattr(reference, "EXTENDED", np.float64)
     for dtype, said in (("float64", True), ("float32", False)):
-        notes = check_subject("projected.py:f", cases=4, dtypes=(dtype,)).notes
+        notes = check_subject("context_widths.py:Own", cases=4, dtypes=(dtype,)).notes
         assert said == any("long double has the digits of float64" in note for note in notes)
 
 
