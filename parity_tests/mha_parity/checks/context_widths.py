@@ -47,7 +47,7 @@ def check_context_widths(bound: Convention, problem: Problem, number: int) -> It
     passed = bound.passed  # a width that raises was not tried
     bound.context_widths = dict.fromkeys(bound.context_width_names, width)
     try:
-        found = bound(cut(whole, width)).output
+        found = bound(with_narrow_context(whole, width)).output
     except CandidateError as error:
         bound.passed = passed
         if not refuses(error):
@@ -82,7 +82,7 @@ def with_columns(problem: Problem, width: int) -> Problem:
     return problem.replace(**changed)
 
 
-def cut(problem: Problem, width: int) -> Problem:
+def with_narrow_context(problem: Problem, width: int) -> Problem:
     """Return the problem whose context has these columns alone."""
     context = problem.key[..., :width].copy()
     weights = {name: getattr(problem, name)[:, :width].copy() for name in ("w_k", "w_v")}

@@ -6,8 +6,8 @@ weights of the same candidate without dropout. For every draw
     dropped weight = 0 or P / (1 - p),  a share p of them 0;  output = dropped weights V
 
 must hold, and the gradients follow from which were dropped. A layer that drops nothing in training
-passes: many take ``dropout`` and ignore it. A finding is the bare name of a check that passed, or
-``name: sentence`` for one that failed.
+passes, with a remark: many take ``dropout`` and ignore it. A finding is the bare name of a check
+that passed, or ``name: sentence`` for one that failed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.cases.variants import plain_variant
 from mha_parity.checks.dropout_gradients import check_dropout_gradients
+from mha_parity.core.candidate import REMARK
 from mha_parity.core.compare import (
     as_float64,
     describe_difference,
@@ -113,6 +114,7 @@ def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
     if first.output.shape != clean.output.shape:
         return
     if equal_up_to_rounding(clean.output, first.output):
+        yield REMARK + NO_DROPOUT
         return
     trained = TrainingModeAnswer(unit, clean, first)
     if not trained.readable:  # what is wrong without dropout says nothing about dropout
@@ -134,6 +136,7 @@ def dropout_off(clean: Array, evaluated: Array) -> str:
     return f"dropout off: {difference} from a layer without dropout."
 
 
+NO_DROPOUT = "dropout changes nothing in training: it was not judged."
 NO_DROPOUT_AFTER_EVAL = (
     "nothing is dropped in training mode after eval mode, though weights were dropped before."
 )

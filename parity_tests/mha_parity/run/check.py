@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.environment import environment
-from mha_parity.core.errors import UsageError
 from mha_parity.core.options import Options
 from mha_parity.core.threads import in_one_thread
 from mha_parity.judging.systematic_error import SystematicErrorTest
@@ -17,7 +16,7 @@ from mha_parity.oracle.recorded import active_record, asks_torch, load_torch, us
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.chunks import WHOLE, Ending, Shard, run_chunks
-from mha_parity.run.executors import STAYS, can_move, process_count, processes, run_chunks_on
+from mha_parity.run.executors import process_count, processes, run_chunks_on
 from mha_parity.run.failure_groups import failure_groups
 from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
 from mha_parity.run.kept import RetainedResults
@@ -200,10 +199,8 @@ def _chunks(
         settings_of(options, zero_rows=candidate.facts.zero_rows),
         brief=shard == WHOLE and not options.draw,
     )
-    if executor is not None and not can_move(options, target):
-        raise UsageError(f"got an executor of other processes, but {STAYS}.")
-    count = process_count(options, target, compiles=candidate.facts.compiles)
-    number = 1 if executor is not None else count
+    handed = executor is not None
+    number = process_count(options, target, compiles=candidate.facts.compiles, handed=handed)
     with nullcontext(executor) if number == 1 else processes(number) as elsewhere:
         if elsewhere is None or target is None:
             last = options.last_failure

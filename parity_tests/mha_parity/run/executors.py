@@ -45,10 +45,13 @@ COMPILED_FROM = 200  # the same of a target whose library compiles for each size
 WAITING = 256  # chunks handed over and not yet collected, at most: what they hold stays in memory
 
 
-def process_count(options: Options, target: str | None, *, compiles: bool = False) -> int:
+def process_count(
+    options: Options, target: str | None, *, compiles: bool = False, handed: bool = False
+) -> int:
     """Return in how many processes to judge: what was asked for, else a core each in long runs.
 
     ``compiles``: the target's library compiles for each size, which takes longer than all else.
+    ``handed``: an executor of other processes is at hand, so that one is enough here.
 
     Raises
     ------
@@ -57,6 +60,10 @@ def process_count(options: Options, target: str | None, *, compiles: bool = Fals
 
     """
     movable = can_move(options, target)
+    if handed:
+        if not movable:
+            raise UsageError(f"got an executor of other processes, but {STAYS}.")
+        return 1
     if options.jobs is None:
         many = options.cases >= (COMPILED_FROM if compiles else PARALLEL_FROM)
         return _cores() if movable and many else 1

@@ -55,41 +55,69 @@ def in_shell(
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_action_judges_and_writes_all_reports(name: str, tmp_path: Path) -> None:
-    """The status of its step is the verdict's, and all that the last step keeps is there."""
+    """The status of its step is the verdict's, and the last step keeps all reports."""
     target, status = TARGETS[name]
     step = steps()["Judge"]
     given = substituted(step, {"target": target, "options": shlex.join(FEW)})
     summary = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     done = in_shell(step["run"], tmp_path, given | summary)
     assert status == done.returncode, done.stderr
-    kept = steps()["Keep the reports"]["with"]["path"]
-    assert {each.name for each in tmp_path.glob(kept)} == REPORTS
-    assert all(each.stat().st_size for each in tmp_path.glob(kept))
+    assert {each.name for each in tmp_path.glob("parity.*")} == REPORTS
+    assert sorted(REPORTS) == sorted(steps()["Keep the reports"]["with"]["path"].split())
+    assert all((tmp_path / each).stat().st_size for each in REPORTS)
     assert ("Parity holds" if name == "right" else "Parity does not hold") in Path(
         summary["GITHUB_STEP_SUMMARY"]
     ).read_text(encoding="utf-8")
 
 
-def test_the_action_installs_what_its_inputs_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "installed"),
+    [("", f"{ROOT}/.github/actions/parity/../../..[report,torch]"), ("mha-parity==1", None)],
+    ids=["checkout", "version"],
+)
+def test_the_action_installs_what_its_inputs_say(
+    tmp_path: Path, version: str, installed: str | None
+) -> None:
     """Where torch cannot be imported it comes from the index named, then comes the version."""
     stub = tmp_path / "python"
     stub.write_text('#!/bin/sh\necho "$@" >> calls.txt\ntest "$1" != -c\n', encoding="utf-8")
     stub.chmod(0o755)
     step = steps()["Install"]
-    given = substituted(step, {"target": "x:f", "torch-index": "https://example.org/whl"})
-    path = {"PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]])}
+    index = {"torch-index": "https://example.org/whl"} | ({"version": version} if version else {})
+    given = substituted(step, {"target": "x:f", **index})
+    path = {
+        "PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]]),
+        "GITHUB_ACTION_PATH": f"{ROOT}/.github/actions/parity",
+    }
     done = in_shell(step["run"], tmp_path, given | path)
     assert 0 == done.returncode, done.stderr
     assert [
         "-c import torch",
         "-m pip install torch --index-url https://example.org/whl",
-        f"-m pip install {ACTION['inputs']['version']['default']}",
+        f"-m pip install {installed or version}",
     ] == (tmp_path / "calls.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_no_word_of_an_input_is_a_pattern(tmp_path: Path) -> None:
+    """A word with an asterisk or a bracket reaches the command as it stands."""
+    stub = tmp_path / "mha-parity"
+    stub.write_text('#!/bin/sh\necho "$2" "$3"\n', encoding="utf-8")
+    stub.chmod(0o755)
+    (tmp_path / "a.py").touch()
+    step = steps()["Judge"]
+    given = substituted(step, {"target": "*.py [a].py"})
+    path = {"PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]])}
+    assert "*.py [a].py\n" == in_shell(step["run"], tmp_path, given | path).stdout
 
 
 def test_every_input_reaches_a_step() -> None:
     """An input that no step reads, and one that is read and not declared, would be a mistake."""
-    texts = [text for step in ACTION["runs"]["steps"] for text in step.get("env", {}).values()]
+    texts = [
+        text
+        for step in ACTION["runs"]["steps"]
+        for part in ("env", "with")
+        for text in step.get(part, {}).values()
+    ]
     read = set(re.findall(r"inputs\.([\w-]+)", " ".join(texts)))
     assert set(ACTION["inputs"]) == read
 
