@@ -110,6 +110,7 @@ def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold() -> None:
     verdict = check_subject("dropping.py:Ignores")
     assert set() == failing(verdict)
     assert {"dropout off"} == held(verdict) & {*dropout.CHECKS}
+    assert any("dropout changes nothing in training" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize("subject", ["dropping.py:fills_like_q", "dropping.py:casts_to_q"])
