@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status; a user's mistake is one sentence."""
     from mha_parity.report import encoding
 
+    encoding.open_standard_streams()
     status = 0
     with encoding.closed_pipe_ignored():
         status = _run(arguments)

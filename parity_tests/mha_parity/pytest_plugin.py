@@ -255,6 +255,7 @@ class _Run:
         self._process = ExitStack()
         self._candidate: Candidate | None = None
         self._found: dict[str, Any] | None = None
+        self._error: Exception | None = None  # that the run itself raised
         self._reported = ""  # the feature whose test showed the report
         config.add_cleanup(self._process.close)
 
@@ -317,8 +318,14 @@ class _Run:
         return str(found.get("refused") or found["summary"])
 
     def _run_once(self) -> dict[str, Any]:
+        if self._error is not None:  # said by each test: the process is closed
+            raise self._error
         if self._found is None:
-            self._found = self._shared("verdict", self._judged)
+            try:
+                self._found = self._shared("verdict", self._judged)
+            except Exception as error:
+                self._error = error
+                raise
         return self._found
 
     def _shared(self, what: str, make: Callable[[], Any]) -> Any:

@@ -47,8 +47,9 @@ class _SingleThreadedBlas:
         self._before: list[tuple[LibController, int]] = []
 
     def lift(self) -> None:
-        """Put back what BLAS had."""
-        for library, threads in self._before:
+        """Put back what BLAS had, once: what is set after that is the caller's."""
+        before, self._before = self._before, []
+        for library, threads in before:
             _limit(library, threads)
 
     @property

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from mha_parity.checks import (
     cached_rows,
+    causal_lengths,
     context_widths,
     dropout,
     left_padding,
+    masks_of_rows,
     nonfinite_inputs,
     rejected_inputs,
     tile_sizes,
@@ -35,13 +37,23 @@ CHECKS: Mapping[str, str] = MappingProxyType({
     **left_padding.CHECKS,
     **value_widths.CHECKS,
     **context_widths.CHECKS,
+    **causal_lengths.CHECKS,
+    **masks_of_rows.CHECKS,
 })  # fmt: skip
 
 # Of a check, and of what a finding says, which comes first.
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
         each.NAME: each.REMEDY
-        for each in (tile_sizes, windows, left_padding, value_widths, context_widths)
+        for each in (
+            tile_sizes,
+            windows,
+            left_padding,
+            value_widths,
+            context_widths,
+            causal_lengths,
+            masks_of_rows,
+        )
     }
 )
 
@@ -70,6 +82,8 @@ def further_checks(
     yield left_padding.NAME, left_padding.check_left_padding(bound, problem, number)
     yield value_widths.NAME, value_widths.check_value_widths(bound, problem, number)
     yield context_widths.NAME, context_widths.check_context_widths(bound, problem, number)
+    yield causal_lengths.NAME, causal_lengths.check_causal_lengths(bound, problem, number)
+    yield masks_of_rows.NAME, masks_of_rows.check_masks_of_rows(bound, problem, number)
 
 
 def _until_refused(findings: Iterator[str]) -> Iterator[str]:

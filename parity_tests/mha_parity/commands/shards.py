@@ -49,7 +49,7 @@ def check_shard(asked: argparse.Namespace, console: Console) -> int:
         raise UsageError(f"got --{flag} with --shard, which has no verdict; leave --{flag} out.")
     files.require_writable_files([asked.json])
     runs = [_run_shard(target, own, shard) for target, own in runs_of(asked, options)]
-    shard_file.write_shards(asked.json, runs)
+    files.write_text("shard", asked.json, shard_file.shards_document(runs))
     for run in runs:
         results = run.found.case_results
         failing = sum(each.fails for each in results)

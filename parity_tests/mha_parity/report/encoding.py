@@ -41,6 +41,21 @@ def prepare_standard_streams() -> None:
     replace_unencodable(sys.stdout, sys.stderr)
 
 
+def open_standard_streams() -> None:
+    """Send what is written to a standard stream that the caller has closed nowhere.
+
+    A pipe that is opened later would take its place, and Python's own stream is None.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        if getattr(sys, name) is None:
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115  (for good)
+            setattr(sys, name, stream)
+
+
 @contextmanager
 def closed_pipe_ignored() -> Iterator[None]:
     """Stop writing, without an error, once the reader of standard output is gone."""

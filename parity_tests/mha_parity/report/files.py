@@ -36,13 +36,18 @@ def require_writable_files(names: Iterable[str | None]) -> None:
     Raises
     ------
     UsageError
-        A file lies in a folder that does not exist, is a folder itself, or may not be written.
+        A file lies in a folder that does not exist, is a folder itself, may not be written, or is
+        named twice.
 
     """
+    seen: set[Path] = set()
     for name in names:
         if name is None:
             continue
         path = Path(name)
+        if path.resolve() in seen:
+            raise UsageError(f"got {name} for two reports; name a file for each.")
+        seen.add(path.resolve())
         if not path.parent.is_dir():
             raise UsageError(
                 f"{name} cannot be written: there is no folder {path.parent}; make it."

@@ -8,6 +8,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
 from mha_parity.core.threads import in_one_thread
@@ -66,7 +68,9 @@ def check(
     options = options or Options()
     name = target or candidate.name
     repro = repro or Repro(name, options)
-    with using_record(record_of(options)):
+    # NumPy's own settings, whatever the caller's are: the harness computes with denormal numbers.
+    as_numpy = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+    with using_record(record_of(options)), as_numpy:
         found, options = run_all(candidate, options, target, progress, executor=executor)
         return verdict_of(candidate, options, name, repro, found)
 

@@ -91,11 +91,15 @@ def not_cross(reasons: Mapping[tuple[str, str], str], offer: Offer) -> str:
 
 
 def fails_in_one_dtype(case_results: Sequence[CaseResult]) -> str:
-    """Say that all failures are of one dtype and the others hold, where it is so."""
+    """Say that all failures are of one dtype and the others hold, where it is so.
+
+    A few may be of one dtype by chance.
+    """
     judged = [each for each in case_results if not each.inconclusive]
     failing = {each.case.dtype for each in judged if each.fails}
     others = Counter(each.case.dtype for each in judged if each.case.dtype not in failing)
-    if len(failing) != 1 or not others or min(others.values()) < SERVED:
+    few = sum(each.fails for each in judged) <= SERVED
+    if few or len(failing) != 1 or not others or min(others.values()) < SERVED:
         return ""
     names = list(others)
     hold = "holds" if len(names) == 1 else "hold"

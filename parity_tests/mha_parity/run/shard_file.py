@@ -43,10 +43,10 @@ class ShardRun:
     found: RunResult
 
 
-def write_shards(path: str, runs: Sequence[ShardRun]) -> None:
-    """Write one shard of the runs over one or several targets."""
+def shards_document(runs: Sequence[ShardRun]) -> str:
+    """Return the file of one shard of the runs over one or several targets."""
     document = {"schema": SCHEMA, "runs": [_encoded(run) for run in runs]}
-    Path(path).write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+    return json.dumps(document, allow_nan=False)
 
 
 def read_shards(path: str) -> list[ShardRun]:
@@ -55,7 +55,7 @@ def read_shards(path: str) -> list[ShardRun]:
     Raises
     ------
     UsageError
-        There is no such file, or it is not what ``write_shards`` writes.
+        There is no such file, or it is not what ``shards_document`` returns.
 
     """
     try:

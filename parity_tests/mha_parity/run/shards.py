@@ -181,8 +181,8 @@ def _compared(one: ShardRun, other: ShardRun) -> Iterator[tuple[str, object, obj
         yield f"version of {name}", left, right
 
 
-def _differing(first: str, path: str, name: str, left: object, right: object) -> ValueError:
-    return ValueError(
+def _differing(first: str, path: str, name: str, left: object, right: object) -> UsageError:
+    return UsageError(
         f"got files of different runs: the {name} is {left} in {first}, but {right} in {path}; "
         "name the shards of one run."
     )

@@ -74,6 +74,30 @@ def test_a_right_and_a_wrong_attention_are_judged_and_reported(
     assert "scale-dmodel" in texts["html"]
 
 
+HALF = """
+import numpy as np
+
+def attention(Q, K, V, n_heads):
+    scores = np.einsum("lhd,shd->hls", *(x.reshape(len(x), n_heads, -1) for x in (Q, K)))
+    scores = scores / np.sqrt(Q.shape[-1]).astype(Q.dtype)
+    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    heads = np.einsum("hls,shd->lhd", p / p.sum(-1, keepdims=True), V.reshape(len(V), n_heads, -1))
+    return heads.reshape(len(Q), -1)
+"""
+
+
+def test_a_wrong_attention_of_float16_is_named_without_torch(
+    record: Callable[..., str], bare: dict[str, str], tmp_path: Path
+) -> None:
+    """What torch would be asked of an overflow besides is left out, and not the verdict."""
+    (tmp_path / "half.py").write_text(HALF, "utf-8")
+    target = f"{tmp_path}/half.py:attention"
+    path = record(target, "--cases", "60")
+    done = python(bare, "-m", "mha_parity", "check", target, "--answers", path)
+    assert 1 == done.returncode, done.stderr
+    assert "[scale-dmodel]" in done.stdout
+
+
 TORCH = "torch is not installed, but this needs it; pip install 'mha-parity[torch]'."
 EITHER = "pip install 'mha-parity[torch]', or pass --answers FILE, which `mha-parity record` writes"
 CASE = "qkv-N1-L2-S2-H2-D1-unbatched-float64-s0"

@@ -49,6 +49,13 @@ def test_a_closed_pipe_changes_no_status(line: str) -> None:
     assert (STATUS[line], "") == closed(line)
 
 
+@pytest.mark.parametrize("closing", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_caller_has_closed_changes_no_verdict(closing: str) -> None:
+    """Daemons start commands so: a pipe of the harness would take the place of the stream."""
+    line = f"{COMMAND} check projected.py:f --cases 40 {closing}"
+    assert 0 == subprocess.run(["/bin/sh", "-c", line], cwd=SUBJECTS, check=False).returncode
+
+
 class ClosedPipe(io.StringIO):
     """A stream whose reader is gone."""
 

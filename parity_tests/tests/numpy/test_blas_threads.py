@@ -123,6 +123,15 @@ def test_blas_has_one_thread_inside_and_its_own_after(
     assert {2} == set(blas_threads())
 
 
+def test_a_limit_that_is_set_later_stays(blas_threads: Callable[[], list[int]]) -> None:
+    """What a call lifted is not lifted once more in a child, over the user's own limit."""
+    with single_threaded_blas:
+        pass
+    with threadpoolctl.threadpool_limits(1):
+        single_threaded_blas.lift()
+        assert {1} == set(blas_threads())
+
+
 def test_the_limit_is_set_and_lifted_from_any_thread(blas_threads: Callable[[], list[int]]) -> None:
     """The first in sets the limit and the last out lifts it, each on a thread of its own."""
     entered, may_leave = threading.Event(), threading.Event()

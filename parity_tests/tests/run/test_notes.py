@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from mha_parity.core.case import Case
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import EXTREME_VALUES, make_offer
 from mha_parity.oracle import reference
-from mha_parity.run import summary
+from mha_parity.run import remarks, summary
 from mha_parity.run.case_run import CaseResult
 from subject_checks import check_subject
 
@@ -47,6 +49,24 @@ def test_a_machine_without_a_wider_dtype_is_named(monkeypatch: pytest.MonkeyPatc
     for dtype, said in (("float64", True), ("float32", False)):
         notes = check_subject("context_widths.py:Own", cases=4, dtypes=(dtype,)).notes
         assert said == any("long double has the digits of float64" in note for note in notes)
+
+
+def test_a_few_failures_of_one_dtype_are_no_fact_on_it() -> None:
+    """One of three dtypes has all of two failures in a third of all runs."""
+    failing = CheckResult(case=CASE, check="output", severity=Severity.WRONG)
+    held = CheckResult(case=CASE, check="output", severity=Severity.MATCH)
+    for count, said in ((2, False), (9, True)):
+        results = [CaseResult(case=CASE, check_results=(failing,))] * count
+        other = CASE.replace(dtype="float32")
+        results += [CaseResult(case=other, check_results=(replace(held, case=other),))] * 20
+        assert said == bool(remarks.fails_in_one_dtype(results))
+
+
+def test_the_caller_s_settings_of_numpy_are_not_the_harness_s() -> None:
+    """Denormal numbers of the cases are no error where the caller has them raise."""
+    with np.errstate(all="raise"):
+        verdict = check_subject("projected.py:f", cases=40)
+    assert not verdict.failures
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""Check the causal rule for fewer queries than keys, down to a single one.
+
+Torch counts both from the first row: of one query the rule leaves the first key alone. Code that
+drops the rule for a single query means a cache, and few cases have one query of several keys. The
+rows of a call of as many queries as keys say what those of fewer are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.cases.variants import plain_variant
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import describe_difference
+from mha_parity.core.target_facts import takes_one_length
+from mha_parity.targets.conventions.window_calls import alike
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+NAME = "causal rule of few queries"
+CHECKS = {NAME: "under the causal rule few queries see the keys that they see among more"}
+REMEDY = (
+    "count queries and keys from the first of each, whatever their numbers: where one query is the "
+    "last of a cache, let its caller say so"
+)
+KEYS, HEAD_DIM = 7, 4
+SEVERAL = 3  # queries, of which rules that count from the last differ as well
+
+
+def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
+    """Yield the finding on a small problem with the causal rule, of the kind of ``problem``.
+
+    Not where several queries are counted from the last: then other cases say so. ``number`` is that
+    of the case among those for which this is asked.
+    """
+    keys = KEYS + 2 * (number % 3)
+    whole = causal_problem(bound, problem, keys)
+    if whole is None:
+        return
+    try:
+        expected = bound(whole).output
+        several = bound(first_queries(whole, SEVERAL)).output
+        if not alike(expected[:, :SEVERAL], several):
+            return
+        for count in (1, 2, keys - 1):
+            found = bound(first_queries(whole, count)).output
+            yield NAME
+            if not alike(expected[:, :count], found):
+                said = f"{count} quer{'y' if count == 1 else 'ies'} of {keys} keys"
+                difference = describe_difference(expected[:, :count], found)
+                yield f"{NAME}: {said}: {difference} from the same rows among {keys} queries."
+                return
+    except CandidateError:  # what raises is the finding of other cases
+        return
+
+
+def causal_problem(bound: Convention, problem: Problem, keys: int) -> Problem | None:
+    """Return a plain problem of as many queries as keys, under the rule; None without fewer."""
+    offer = bound.offer
+    served = "causal" in offer["attn"] and "cross" in offer["inputs"]
+    if not served or bound.own_weights is not None or takes_one_length(bound.facts.reasons):
+        return None
+    alike_case = problem.case.replace(
+        inputs="cross", projection="packed" if problem.w_q is not None else problem.case.projection,
+        kdim=0, vdim=0, weights="none", gradients="no", layout=bound.plain_case().layout,
+    )  # fmt: skip
+    small = plain_variant(alike_case, {**offer, "inputs": ("cross",)}, keys, keys, HEAD_DIM)
+    return None if small is None else make_problem(small.replace(attn="causal"))
+
+
+def first_queries(problem: Problem, count: int) -> Problem:
+    """Return the problem with as many of the first queries."""
+    case = problem.case.replace(queries=count)
+    return problem.replace(case=case, query=problem.query[:, :count].copy())
