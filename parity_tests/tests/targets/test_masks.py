@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.masks import finite_fill
-from subject_checks import SUBJECTS, checks_of
+from subject_checks import SUBJECTS, check_subject, checks_of
 
 KEEPS = "True keeps, the opposite of torch.nn.MultiheadAttention's"
 HIDES = "True hides, as in torch.nn.MultiheadAttention"
@@ -170,3 +171,49 @@ def test_regimes_below_a_fill_of_ten_thousands_are_taken_back_and_said() -> None
     bound = bind(load.load(f"{SUBJECTS}/mask_meanings.py:filled"))
     assert "its scores lie below the fill of the masks" == bound.reasons["regime", "wide_range"]
     assert "wide_range" in bind(load.load(f"{SUBJECTS}/mask_meanings.py:Keeps")).offer["regime"]
+
+
+SPLIT_WRONGLY = """
+import numpy as np
+
+class Layer:
+    def __init__(self, d_model, num_heads):
+        self.num_heads, self.d_k = num_heads, d_model // num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = np.random.randn(4, d_model, d_model)
+
+    def forward(self, x, mask=None):
+        n, length, width = x.shape
+        q, k, v = ((x @ w).reshape(n, self.num_heads, length, self.d_k)
+                   for w in (self.W_q, self.W_k, self.W_v))
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(self.d_k)
+        scores = scores if mask is None else np.where(mask == 0, -1e9, scores)
+        p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        rows = (p / p.sum(axis=-1, keepdims=True) @ v).swapaxes(1, 2)
+        return rows.reshape(n, length, width) @ self.W_o
+"""
+BAND = """
+import numpy as np
+
+def attention(q, k, v):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    rows, keys = scores.shape[-2:]
+    near = np.abs(np.arange(rows)[:, None] - np.arange(keys)) < 3
+    p = np.exp(np.where(near, scores, -np.inf) - scores.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True) @ v
+"""
+
+
+def test_a_meaning_that_no_trial_shows_exactly_is_not_said_to_be_found(tmp_path: Path) -> None:
+    """The weights of heads that are split wrongly are a jumble, in which either may come nearer."""
+    (tmp_path / "split.py").write_text(SPLIT_WRONGLY, "utf-8")
+    verdict = check_subject(f"{tmp_path}/split.py:Layer", cases=24)
+    (mask,) = (each for each in verdict.parameters if each.name == "mask")
+    assert "; no trial shows it exactly: --masks mask=" in mask.meaning
+
+
+def test_a_window_on_both_sides_is_not_taken_for_a_causal_rule(tmp_path: Path) -> None:
+    """Its first row sees none of the last keys, as under a causal rule; and so the other way."""
+    (tmp_path / "band.py").write_text(BAND, "utf-8")
+    verdict = check_subject(f"{tmp_path}/band.py:attention", cases=24)
+    assert Outcome.FAIL is verdict.outcome, verdict
+    assert not any("judged as causal attention" in note for note in verdict.notes)

@@ -107,7 +107,20 @@ def _reaches_back_alone(convention: Convention, problem: Problem) -> bool:
     if not unchanged or not last[-1]:
         return False
     other = row_moves(before, convention(_changed(problem, -2)).output)
-    return bool(other[-1]) and any(other[row] <= LEAK * other[-1] for row in unchanged)
+    back = bool(other[-1]) and any(other[row] <= LEAK * other[-1] for row in unchanged)
+    return back and not _is_band(convention, problem, before)
+
+
+def _is_band(convention: Convention, problem: Problem, before: Array) -> bool:
+    """Return whether the last row sees no first key, and the first row the key behind it.
+
+    So does a window on both sides of a row, which hides no future by itself.
+    """
+    first = row_moves(before, convention(_changed(problem, 0)).output)
+    if first[-1] > LEAK * first.max():
+        return False
+    second = row_moves(before, convention(_changed(problem, 1)).output)
+    return bool(second[0] > LEAK * second.max())
 
 
 def row_moves(first: Array, second: Array) -> Array:

@@ -34,7 +34,7 @@ from mha_parity.targets.masks.requirement import (
     by_name,
     requirement,
 )
-from mha_parity.targets.masks.search import search
+from mha_parity.targets.masks.search import EXACT, search
 from mha_parity.targets.masks.switches import enabling_pairs, exclusive_pairs, mask_switches
 
 if TYPE_CHECKING:
@@ -196,8 +196,11 @@ def _otherwise(convention: Convention, found: MaskSearchResult) -> str:
     if promised is None and found.taken[0].kind in VALUES and not any(t.fit for t in found.taken):
         promised, source = hides, "documentation"
     if promised is None:
-        by_trial = f"; found by trial, --masks {parameter.name}={other} demands the opposite"
-        return by_trial if found.taken[0].kind in VALUES else ""
+        # Weights of a target that is wrong without a mask, too, are a jumble.
+        sure = any(each.fit >= EXACT for each in found.taken)
+        by_trial = "found by trial," if sure else "no trial shows it exactly:"
+        said = f"; {by_trial} --masks {parameter.name}={other} demands the opposite"
+        return said if found.taken[0].kind in VALUES else ""
     return f"; judged so by its {source}, unless --masks {parameter.name}={other}"
 
 
