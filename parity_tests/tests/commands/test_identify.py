@@ -42,6 +42,17 @@ def test_a_right_attention_leaves_with_0(capsys: pytest.CaptureFixture[str]) -> 
     assert "attn=causal" not in printed
 
 
+def test_what_torch_has_no_counterpart_for_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """``check`` refuses it; the card says what the nearest call does."""
+    target = f"{SUBJECTS}/without_counterpart.py:Activated"
+    assert 2 == main(["check", target, "--in-process", "--cases", "2"])
+    assert "no counterpart in torch's layer" in capsys.readouterr().err
+    assert 1 == main(["identify", target, "--in-process", "--dtypes", "float64"])
+    assert "no softmax(q k^T / sqrt(D)) v: " in capsys.readouterr().out
+
+
 def test_options_are_those_of_check() -> None:
     """Each shared option is parsed to what ``check`` parses it to; others keep their defaults."""
     shared = {name.replace("-", "_") for name in IDENTIFY_OPTIONS}

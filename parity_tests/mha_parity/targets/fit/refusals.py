@@ -286,6 +286,9 @@ def refusal_of_unnamed_roles(
     )
 
 
+NO_COUNTERPART = "no counterpart in torch's layer"
+
+
 def refusal_without_counterpart(name: str, offenders: Sequence[str], inner: str = "") -> str:
     """Return the refusal of what torch's layer has no counterpart for.
 
@@ -294,7 +297,7 @@ def refusal_without_counterpart(name: str, offenders: Sequence[str], inner: str 
     said = ", ".join(f"`{each}`" for each in offenders)
     verb = "has" if len(offenders) == 1 else "have"
     remedy = f"judge its {inner}, alone" if inner else "judge it without"
-    return f"got {name}, but {said} {verb} no counterpart in torch's layer; {remedy}, or {ADAPTER}."
+    return f"got {name}, but {said} {verb} {NO_COUNTERPART}; {remedy}, or {ADAPTER}."
 
 
 # What attentions are called that have no softmax of scaled products of queries and keys.
@@ -317,7 +320,7 @@ def refuse_other_kind(name: str) -> None:
         kind = found[1] or found[3]
         raise TargetError(
             f"got {name}, which does not compute attention and is called {kind}: that kind of it "
-            f"has no counterpart in torch's layer; take softmax(q k^T / sqrt(head_dim)), or "
+            f"has {NO_COUNTERPART}; take softmax(q k^T / sqrt(head_dim)), or "
             f"{ADAPTER}."
         )
 
