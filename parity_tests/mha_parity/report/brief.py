@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import textwrap
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ MORE = "(the rest: pytest -v, or the `verdict` of the ParityError)"
 DETAIL = 5  # lines of what a check says
 NAMES = 10  # the column of names
 INDENT = 8  # columns that pytest puts before a line of a message
+BY_CHECK = "the check: "  # how the evidence of what a check says begins
+_CONDITION = re.compile(r"((?:with|wherever) [^:]+): (.+)", re.DOTALL)
 MIN_WIDTH = 60  # columns of a line: in a narrower window lines break anyway
 
 
@@ -36,7 +39,16 @@ def short_cause(verdict: Verdict) -> str:
     if not verdict.diagnosis:
         return said
     first = verdict.diagnosis[0]
-    return f"{first.title}{f' [{first.bug}]' if first.bug else ''}: {said}"
+    return f"{_finding_first(first)}{f' [{first.bug}]' if first.bug else ''}: {said}"
+
+
+def _finding_first(diagnosis: Diagnosis) -> str:
+    """Return the title with where it is seen behind it, and with the check that it is said by."""
+    check = diagnosis.evidence.partition(BY_CHECK)[2]
+    if check and not diagnosis.bug:
+        return f"{check}: {diagnosis.title}"
+    conditioned = _CONDITION.fullmatch(diagnosis.title)
+    return f"{conditioned[2]} ({conditioned[1]})" if conditioned else diagnosis.title
 
 
 def brief(verdict: Verdict) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from mha_parity.core.parameters import NO_ANSWER, Parameter, Role
 from mha_parity.core.verdict import Diagnosis, Outcome, Source, Verdict
-from mha_parity.report.brief import MORE, brief
+from mha_parity.report.brief import MORE, brief, short_cause
 
 MASK = Parameter(name="mask", of="call", role=Role.MASK, reason="no meaning fits")
 LENGTHS = Parameter(name="lens", of="call", role=Role.LENGTHS)
@@ -85,6 +85,31 @@ def test_what_was_measured_is_said_once(
     cause = Diagnosis(bug=bug, title="the scale is 1", confident=True, explains=1.0)
     text = brief(make_verdict(diagnosis=(cause,)))
     assert (2 if bug else 1) == text.count("the scale is 1")
+
+
+@pytest.mark.parametrize(
+    ("title", "evidence", "begin"),
+    [
+        (
+            "with grouped heads: heads are tiled",
+            "experiments",
+            "heads are tiled (with grouped heads):",
+        ),
+        ("wherever S > 9: a key is lost", "experiments", "a key is lost (wherever S > 9):"),
+        (
+            "elements differ by 1",
+            "the check: rows with a cache",
+            "rows with a cache: elements differ",
+        ),
+        ("with no mask", "experiments", "with no mask:"),
+    ],
+)
+def test_a_line_that_is_cut_begins_with_what_is_wrong(
+    make_verdict: Callable[..., Verdict], title: str, evidence: str, begin: str
+) -> None:
+    """Where it is seen stands behind it, and a check that says it before it."""
+    cause = Diagnosis(bug=None, title=title, evidence=evidence, confident=False, explains=1.0)
+    assert short_cause(make_verdict(diagnosis=(cause,))).startswith(begin)
 
 
 def test_a_failed_test_that_is_cut_says_where_the_rest_stands(
