@@ -77,6 +77,12 @@ def test_a_right_program_passes_with_all_that_it_offers() -> None:
     assert {"form=mha", "padding=lengths", "attn=float2d", "out_proj=general"} <= offered
 
 
+def test_a_program_is_sent_nothing_that_it_does_not_offer() -> None:
+    """It ends at rows of integers, and at keys and values of different lengths: none are sent."""
+    verdict = judged(f"{PYTHON} strict", 40, dtypes=("float64",))
+    assert [] == fails(verdict)
+
+
 def test_gradients_of_a_program_are_judged() -> None:
     """The cotangent goes to a program, and gradients by name come back."""
     verdict = judged(PYTHON, 24, grad=True, features=(("form", "qkv"),))
