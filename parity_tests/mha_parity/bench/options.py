@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mha_parity.bench.stats import MIN_VALUES
 from mha_parity.bench.tasks import parse_sizes
 from mha_parity.core.option_values import positive_integer
 
@@ -33,7 +34,7 @@ def add_bench_options(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=positive_integer,
         metavar="N",
-        help="rounds a task (default: as many as fit 8 s)",
+        help=f"rounds a task, {MIN_VALUES} or more (default: as many as fit 8 s)",
     )
     add(
         "--threads",
