@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from mha_parity.worker.output_capture import CapturedOutput
 
 GIB = 2**30
-# Seconds for a target's imports, unless a call may take longer: frameworks take many on a cold disk
-START = 120.0
+START = 120.0  # seconds for imports, or as many as a call may take: disks may be cold
 MUCH_OUTPUT = 2**20  # bytes printed over one case
 PRINTS_MUCH = "more than 1 MiB was printed over a case, which takes more time than its answer."
 MAX_PENDING = 64  # problems on their way at a time

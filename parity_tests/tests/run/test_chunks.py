@@ -234,7 +234,8 @@ def test_what_compiles_takes_more_processes(
     """
     asked: list[bool] = []
 
-    def counted(_: Options, __: str | None, *, compiles: bool = False) -> int:
+    def counted(_: Options, __: str | None, *, compiles: bool = False, handed: bool = False) -> int:
+        assert not handed
         asked.append(compiles)
         return 1
 

@@ -50,11 +50,11 @@ def test_a_program_of_files_has_the_time_that_it_takes_to_start(
     monkeypatch.setattr(command_files, "STALLED", STARTS / 5)
     script = tmp_path / "slow.sh"
     python = f'{sys.executable} {SUBJECTS / "command.py"} "" "$1" "$2"'
-    script.write_text(f"sleep {STARTS}\nexec {python}\n", "utf-8")
+    log = tmp_path / "ended"
+    script.write_text(f"sleep {STARTS}\n{python}\necho >> {log}\n", "utf-8")
     program = command_files.CommandOfFiles(f"sh {script} {{requests}} {{answers}}")
     block = program.request({}, {"request": "offer"})
     waited = []
     program.ask_ahead([block, block], lambda: waited.append(1))
     assert len(waited) * command_files.TICK > STARTS / 2
-    monkeypatch.setattr(program, "_run", None)  # no further program is started
-    assert program._answer(block) == program._answer(block)
+    assert "\n\n" == log.read_text("utf-8")  # that of the offer, and that of the chunk
