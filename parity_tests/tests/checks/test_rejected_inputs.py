@@ -25,6 +25,8 @@ NAME = "rejects mismatched K/V lengths"
 class Bound(SimpleNamespace):
     """The part of a bound target that is asked: a call of integers is refused."""
 
+    subject: Any = None
+
     def prepare(self, _problem: Any) -> Any:
         """Refuse."""
         raise CandidateError("crash", "It was asked.")
