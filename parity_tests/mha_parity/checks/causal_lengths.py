@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.generate import make_problem
-from mha_parity.cases.variants import plain_variant
+from mha_parity.checks.plain_sequence import plain_cross_attention
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference
 from mha_parity.core.target_facts import takes_one_length
@@ -39,10 +38,13 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
     Not where several queries are counted from the last: then other cases say so. ``number`` is that
     of the case among those for which this is asked.
     """
+    one_length = takes_one_length(bound.facts.reasons)
+    if "causal" not in bound.offer["attn"] or one_length:
+        return
     if bound.facts.compiles and number % SELDOM != 1:
         return
     keys = KEYS + 2 * (number % 3)
-    whole = causal_problem(bound, problem, keys)
+    whole = plain_cross_attention(bound, problem, keys, keys, HEAD_DIM, attn="causal")
     if whole is None:
         return
     try:
@@ -60,20 +62,6 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
                 return
     except CandidateError:  # what raises is the finding of other cases
         return
-
-
-def causal_problem(bound: Convention, problem: Problem, keys: int) -> Problem | None:
-    """Return a plain problem of as many queries as keys, under the rule; None without fewer."""
-    offer = bound.offer
-    served = "causal" in offer["attn"] and "cross" in offer["inputs"]
-    if not served or bound.own_weights is not None or takes_one_length(bound.facts.reasons):
-        return None
-    alike_case = problem.case.replace(
-        inputs="cross", projection="packed" if problem.w_q is not None else problem.case.projection,
-        kdim=0, vdim=0, weights="none", gradients="no", layout=bound.plain_case().layout,
-    )  # fmt: skip
-    small = plain_variant(alike_case, {**offer, "inputs": ("cross",)}, keys, keys, HEAD_DIM)
-    return None if small is None else make_problem(small.replace(attn="causal"))
 
 
 def first_queries(problem: Problem, count: int) -> Problem:

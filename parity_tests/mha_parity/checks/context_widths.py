@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.generate import make_problem
-from mha_parity.cases.variants import plain_variant
+from mha_parity.checks.plain_sequence import plain_cross_attention
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference
-from mha_parity.core.target_facts import takes_one_length
 from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
 from mha_parity.targets.conventions.window_calls import alike
@@ -40,7 +38,7 @@ def check_context_widths(bound: Convention, problem: Problem, number: int) -> It
         return
     if bound.facts.compiles and number % SELDOM != 1:
         return
-    whole = plain_cross_attention(bound, problem)
+    whole = plain_cross_attention(bound, problem, QUERIES, KEYS, HEAD_DIM)
     if whole is None or whole.w_k is None:
         return
     width = whole.num_heads * (1 + number % (HEAD_DIM - 1))
@@ -61,20 +59,6 @@ def check_context_widths(bound: Convention, problem: Problem, number: int) -> It
     yield NAME
     if not alike(expected, found):
         yield f"{NAME}: {said} {describe_difference(expected, found)}."
-
-
-def plain_cross_attention(bound: Convention, problem: Problem) -> Problem | None:
-    """Return a plain problem whose keys and values are of one array; None where there is none."""
-    if "cross" not in bound.offer["inputs"] or bound.own_weights is not None:
-        return None
-    alike = problem.case.replace(
-        inputs="cross", projection="packed", kdim=0, vdim=0, weights="none", gradients="no",
-        layout=bound.plain_case().layout,
-    )  # fmt: skip
-    offer = {**bound.offer, "inputs": ("cross",)}
-    square = takes_one_length(bound.facts.reasons)
-    small = plain_variant(alike, offer, QUERIES, KEYS, HEAD_DIM, square=square)
-    return None if small is None else make_problem(small)
 
 
 def with_columns(problem: Problem, width: int) -> Problem:

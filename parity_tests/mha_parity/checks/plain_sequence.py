@@ -1,4 +1,4 @@
-"""A plain sequence of the kind of a problem, which checks ask row by row or within windows."""
+"""Plain problems of the kind of one that is drawn: sequences, and queries of other keys."""
 
 from __future__ import annotations
 
@@ -6,10 +6,31 @@ from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
+from mha_parity.core.target_facts import takes_one_length
 
 if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
+
+
+def plain_cross_attention(
+    bound: Convention, problem: Problem, queries: int, keys: int, head_dim: int, **masks: str
+) -> Problem | None:
+    """Return a plain problem whose keys and values are of one array; None where there is none.
+
+    ``masks`` are values of the axes of masks.
+    """
+    if "cross" not in bound.offer["inputs"] or bound.own_weights is not None:
+        return None
+    projection = problem.case.projection
+    alike = problem.case.replace(
+        inputs="cross", projection="packed" if projection == "separate" else projection,
+        kdim=0, vdim=0, weights="none", gradients="no", layout=bound.plain_case().layout,
+    )  # fmt: skip
+    offer = {**bound.offer, "inputs": ("cross",)}
+    square = takes_one_length(bound.facts.reasons)
+    small = plain_variant(alike, offer, queries, keys, head_dim, square=square)
+    return None if small is None else make_problem(small.replace(**masks))
 
 
 def plain_sequence(

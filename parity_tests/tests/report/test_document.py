@@ -365,6 +365,9 @@ def test_unwritable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a folder, but should be a file"):
         files.require_writable_files([None, str(tmp_path)])
     files.require_writable_files([None, str(tmp_path / "report.json")])
+    twice = [str(tmp_path / "report.json"), str(tmp_path / "." / "report.json")]
+    with pytest.raises(UsageError, match="for two reports; name a file for each"):
+        files.require_writable_files(twice)
     if os.geteuid():  # root may write everywhere
         tmp_path.chmod(0o500)
         with pytest.raises(UsageError, match="cannot be written: Permission denied; name another"):
