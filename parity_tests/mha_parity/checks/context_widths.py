@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mha_parity.checks.built_widths import OtherWidth, width_findings
 from mha_parity.checks.plain_sequence import plain_cross_attention
-from mha_parity.core.candidate import REMARK, CandidateError
-from mha_parity.core.compare import describe_difference
-from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
-from mha_parity.targets.conventions.window_calls import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 NAME = "narrower context"
 CHECKS = {NAME: "a context of a width of its own changes the weights of keys and values alone"}
 REMEDY = "take the width of the context for the input of k and v alone: heads have that of queries"
-NOT_SERVED = "{} it {}: a context of another width is not served."
 QUERIES, KEYS, HEAD_DIM = 5, 7, 4
 SELDOM = 4  # where each width is compiled, one of 4 is asked
 
@@ -43,22 +39,10 @@ def check_context_widths(bound: Convention, problem: Problem, number: int) -> It
         return
     width = whole.num_heads * (1 + number % (HEAD_DIM - 1))
     expected = bound(with_columns(whole, width)).output
-    name = bound.context_width_names[0]
-    said = f"with `{name}` = {width} and queries of width {whole.query.shape[-1]}"
-    passed = bound.passed  # a width that raises was not tried
-    bound.context_widths = dict.fromkeys(bound.context_width_names, width)
-    try:
-        found = bound(with_narrow_context(whole, width)).output
-    except CandidateError as error:
-        bound.passed = passed
-        if not refuses(error):
-            yield REMARK + NOT_SERVED.format(said, error)
-        return
-    finally:
-        bound.context_widths = {}
-    yield NAME
-    if not alike(expected, found):
-        yield f"{NAME}: {said} {describe_difference(expected, found)}."
+    other = OtherWidth("context_widths", bound.context_width_names, width, "contexts")
+    of = f"queries of width {whole.query.shape[-1]}"
+    asked = with_narrow_context(whole, width)
+    yield from width_findings(bound, other, asked, expected, NAME, of)
 
 
 def with_columns(problem: Problem, width: int) -> Problem:

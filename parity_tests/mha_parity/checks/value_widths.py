@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.checks.built_widths import OtherWidth, width_findings
 from mha_parity.checks.plain_sequence import plain_sequence
-from mha_parity.core.candidate import REMARK, CandidateError
-from mha_parity.core.compare import describe_difference
-from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
-from mha_parity.targets.conventions.window_calls import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
 NAME = "narrower value heads"
 CHECKS = {NAME: "value heads of a width of their own change the width of the values alone"}
 REMEDY = "scale by the width of query heads: that of value heads is for values and output alone"
-NOT_SERVED = "{} it {}: value heads of another width are not served."
 LENGTH, HEAD_DIM = 7, 4
 
 
@@ -44,21 +40,9 @@ def check_value_widths(bound: Convention, problem: Problem, number: int) -> Iter
     width = 1 + number % (HEAD_DIM - 1)
     zeroed = without_channels(whole, width)
     expected = bound(zeroed).output
-    said = f"with `{bound.value_width_names[0]}` = {width} and query heads of width {HEAD_DIM}"
-    passed = bound.passed  # a width that raises was not tried
-    bound.value_widths = dict.fromkeys(bound.value_width_names, width)
-    try:
-        found = bound(zeroed).output
-    except CandidateError as error:
-        bound.passed = passed
-        if not refuses(error):
-            yield REMARK + NOT_SERVED.format(said, error)
-        return
-    finally:
-        bound.value_widths = {}
-    yield NAME
-    if not alike(expected, found):
-        yield f"{NAME}: {said} {describe_difference(expected, found)}."
+    other = OtherWidth("value_widths", bound.value_width_names, width, "value heads")
+    of = f"query heads of width {HEAD_DIM}"
+    yield from width_findings(bound, other, zeroed, expected, NAME, of)
 
 
 def without_channels(problem: Problem, width: int) -> Problem:

@@ -34,5 +34,5 @@ def test_a_width_that_is_not_read_is_named_as_not_tried() -> None:
     """Its matrices are those of the queries' width, which is said besides."""
     verdict = judged("Ignored")
     assert Outcome.PASS is verdict.outcome, verdict
-    assert any("a context of another width is not served" in note for note in verdict.notes)
+    assert any("contexts of another width are not served" in note for note in verdict.notes)
     assert verdict.sentence.endswith("parameters not tried: context_dim.")

@@ -1,0 +1,59 @@
+"""What a layer answers that is built with another width than its queries have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from mha_parity.core.candidate import REMARK, CandidateError
+from mha_parity.core.compare import describe_difference
+from mha_parity.targets.attribution import refuses
+from mha_parity.targets.conventions.window_calls import alike
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
+
+
+class OtherWidth(NamedTuple):
+    """A width that a layer is built with: of which attribute of a convention, and of what.
+
+    ``names`` are the parameters of the constructor that get it.
+    """
+
+    attribute: str
+    names: tuple[str, ...]
+    size: int
+    what: str
+
+
+def width_findings(
+    bound: InterpretedLayers,
+    width: OtherWidth,
+    asked: Problem,
+    expected: Array,
+    check: str,
+    of: str,
+) -> Iterator[str]:
+    """Yield the finding of a check on a problem that a layer of another width is asked.
+
+    ``of`` says which width the queries have. A width that raises was not tried, and is a remark
+    unless it is refused.
+    """
+    said = f"with `{width.names[0]}` = {width.size} and {of}"
+    passed = bound.passed
+    setattr(bound, width.attribute, dict.fromkeys(width.names, width.size))
+    try:
+        found = bound(asked).output
+    except CandidateError as error:
+        bound.passed = passed
+        if not refuses(error):
+            yield f"{REMARK}{said} it {error}: {width.what} of another width are not served."
+        return
+    finally:
+        setattr(bound, width.attribute, {})
+    yield check
+    if not alike(expected, found):
+        yield f"{check}: {said} {describe_difference(expected, found)}."
