@@ -46,6 +46,22 @@ def test_one_id_a_feature(run_pytest: RunPytest) -> None:
     assert result.ret == pytest.ExitCode.OK
 
 
+def test_an_error_of_the_run_is_that_of_each_test(
+    pytester: pytest.Pytester, run: RunPytest
+) -> None:
+    """Not the first one's alone, and the others' that the process is closed."""
+    pytester.makeconftest(
+        "import mha_parity.run.check as module\n"
+        "words = iter(['planted'] + 9 * ['asked again'])\n"
+        "def check(*_, **__): raise RuntimeError(next(words))\n"
+        "module.check = check\n"
+    )
+    result = run(RIGHT, "-k", "heads or float64")
+    assert outcomes(result)["failed"] > 1
+    assert "RuntimeError: planted" in result.stdout.str()
+    assert "asked again" not in result.stdout.str().replace("['asked again']", "")
+
+
 @pytest.mark.parametrize("build", [None, "true"], ids=["terminal", "ci"])
 def test_a_failing_feature_shows_the_report_once(
     build: str | None, run: RunPytest, monkeypatch: pytest.MonkeyPatch
