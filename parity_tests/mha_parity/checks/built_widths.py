@@ -1,4 +1,4 @@
-"""What a layer answers that is built with another width than its queries have."""
+"""Answers of a layer that is built with another width than its queries have."""
 
 from __future__ import annotations
 
