@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference
 from mha_parity.targets.attribution import refuses
@@ -33,13 +34,14 @@ def width_findings(
     bound: InterpretedLayers,
     width: OtherWidth,
     asked: Problem,
-    expected: Array,
+    equal: tuple[Problem, Array],
     check: str,
     of: str,
 ) -> Iterator[str]:
     """Yield the finding of a check on a problem that a layer of another width is asked.
 
-    ``of`` says which width the queries have. A width that raises was not tried, and is a remark
+    ``equal`` is the problem of one width that has the same answer, and that answer; ``of`` says
+    which width the queries have. A width that raises was not tried, and is a remark
     unless it is refused.
     """
     said = f"with `{width.names[0]}` = {width.size} and {of}"
@@ -55,5 +57,11 @@ def width_findings(
     finally:
         setattr(bound, width.attribute, {})
     yield check
+    problem, expected = equal
     if not alike(expected, found):
+        tell_compared(
+            check,
+            ComparedCall("one width for both, with zeros in the weights", problem, expected),
+            ComparedCall(said, asked, found),
+        )
         yield f"{check}: {said} {describe_difference(expected, found)}."

@@ -17,6 +17,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.checks.altered_problems import other_rows
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
@@ -130,6 +131,7 @@ class CachedSequences:
     def _departure(self, place: int, before: int, expected: Array, output: Array) -> str:
         """Say how a row departs; a remark where no more than the digits of float32 are lost."""
         said = f"{describe_difference(expected, output)} in row {before}"
+        self._tell(place, before, expected, output)
         if expected.shape != output.shape:
             return f"{NAME}: {said}, asked with the cache of those before it."
         fewer = (each.astype(np.float32) for each in (expected, output))
@@ -137,6 +139,25 @@ class CachedSequences:
             return REMARK + OF_FLOAT32
         cause = self._cause(place, before, output)
         return f"{NAME}: {said}, asked with the cache of those before it{cause}."
+
+    def _tell(self, place: int, before: int, expected: Array, output: Array) -> None:
+        """Tell the calls of a sequence with its cache, and that of the whole up to the row."""
+        whole = self.sequences[place]
+        first = rows(whole, 0, self.begin)
+        others = range(self.begin, before)
+        also = ", the other sequence in turn with it" if len(self.sequences) > 1 else ""
+        begin = "row 0 begins" if self.begin == 1 else f"rows 0 to {self.begin - 1} begin"
+        tell_compared(
+            NAME,
+            ComparedCall(f"{begin} a cache{also}", first),
+            *(ComparedCall(f"row {at}, with it", rows(whole, at, at + 1)) for at in others),
+            ComparedCall(f"row {before}, with it", rows(whole, before, before + 1), output),
+            ComparedCall(
+                f"rows 0 to {before} without a cache, of which the last is compared",
+                rows(whole, 0, before + 1),
+                expected,
+            ),
+        )
 
     def rows_together(self) -> Iterator[str]:
         """Yield that a causal layer answers two rows of one call otherwise.
@@ -161,6 +182,13 @@ class CachedSequences:
             changed = ((row, self._together(_changed(whole, row))) for row in range(self.begin))
             unseen = [row for row, other in changed if equal_up_to_rounding(first, other[:, :1])]
             if unseen:
+                before = f"row{'s' * (self.begin > 1)} before"
+                tell_compared(
+                    NAME,
+                    ComparedCall(f"the {before}", rows(whole, 0, self.begin)),
+                    ComparedCall("two new rows, with their cache", new, output),
+                    ComparedCall("the whole, of which the last two rows", whole, expected),
+                )
                 yield (
                     f"{NAME}: {said} in two new rows of one call, asked with the cache of those "
                     f"before them: {_unseen(unseen)}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,7 @@ from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index
 from mha_parity.checks import altered_problems, dropout, further_problems, state
 from mha_parity.checks.altered_problems import other_problem
 from mha_parity.checks.call_sequence import copied
+from mha_parity.checks.compared_calls import ComparedCall, compared_calls_told, tell_compared
 from mha_parity.checks.forbidden_modules import ForbiddenModules
 from mha_parity.checks.seeded_calls import seeded_call, seeds_again
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
@@ -97,13 +99,16 @@ class MonitoredCandidate:
         self.facts = with_source_facts(bound.facts, bound.subject)
         self._forbid = tuple(forbid)
         self._last: Case | None = None
-        self._tell: Callable[[str], None] | None = None
+        self._tell: Callable[[str, str], None] | None = None
         self.left_out: tuple[str, ...] = ()  # checks whose further calls ended an earlier process
         self.on_check: Callable[[str], None] = lambda _: None  # called with what is checked, and ""
         self._lost: list[tuple[str, str]] = []
 
-    def describe_calls(self, tell: Callable[[str], None]) -> None:
-        """Have ``tell`` called with the call of each problem, as Python, before it is made."""
+    def describe_calls(self, tell: Callable[[str, str], None]) -> None:
+        """Have ``tell`` called with "" and the call of each problem, as Python, before it is made.
+
+        Where a check finds something in calls of its own, with its name and those calls.
+        """
         self._tell = tell
 
     def __call__(self, problem: Problem) -> Answer:
@@ -112,7 +117,11 @@ class MonitoredCandidate:
         repeated = schedule.number(problem.case) > 0
         before = GlobalState.now()
         try:
-            with attributed(self.bound.subject), as_they_stand(on=repeated):
+            with (
+                attributed(self.bound.subject),
+                as_they_stand(on=repeated),
+                compared_calls_told(self._tell),
+            ):
                 return self._monitored(problem, repeated=repeated)
         finally:  # a call that raises leaves nothing to the next, and no further call does
             before.restore()
@@ -120,7 +129,7 @@ class MonitoredCandidate:
     def _monitored(self, problem: Problem, *, repeated: bool) -> Answer:
         call = self.bound.prepare(problem)
         if self._tell is not None:
-            self._tell(self.bound.as_python(call))
+            self._tell("", self.bound.as_python(call))
         before = [array.copy() for _, array in call.given]
         before_call = GlobalState.now()
         started = time.perf_counter()
@@ -178,10 +187,14 @@ class MonitoredCandidate:
         yield from seeds_again(*calls)
         second, third = (each.output for each in calls)
         if not equal_up_to_rounding(second, third):
+            again = ComparedCall("the same again", problem, third)
+            tell_compared("determinism", ComparedCall("a call", problem, second), again)
             yield f"determinism: {describe_difference(second, third)} between two equal calls."
             return
         yield "determinism"
         if not equal_up_to_rounding(kept.output, third):
+            first_call = ComparedCall("the first call", problem, kept.output)
+            tell_compared("statelessness", first_call, ComparedCall("a later one", problem, third))
             yield f"statelessness: {describe_difference(kept.output, third)} when asked again."
             return
         yield "statelessness"
@@ -196,17 +209,25 @@ class MonitoredCandidate:
             and np.nan_to_num(as_float64(second)).any()
             and (not problem.appended or sees_own_keys(problem))
         ):
+            tell_compared(
+                "statelessness",
+                ComparedCall("the case", problem, kept.output),
+                ComparedCall("another problem of these shapes", other, second),
+            )
             yield "statelessness: another problem of these shapes got the same answer."
-        yield from self._unchanged("after another problem", self.bound(problem), kept)
-        yield from self._unchanged("of the same object", self._answer(problem, call), kept)
+        unchanged = partial(self._unchanged, problem, kept)
+        yield from unchanged("after another problem", self.bound(problem))
+        yield from unchanged("of the same object", self._answer(problem, call))
         yield from self._contiguous(problem, kept)
         yield from self._modes(problem, other, kept)
 
     def _answer(self, problem: Problem, call: Call) -> Answer:
         return self.bound.answer(problem, call.make())
 
-    def _unchanged(self, when: str, again: Answer, kept: Answer) -> Iterator[str]:
+    def _unchanged(self, problem: Problem, kept: Answer, when: str, again: Answer) -> Iterator[str]:
         if not equal_up_to_rounding(kept.output, again.output):
+            first = ComparedCall("the first call", problem, kept.output)
+            tell_compared("statelessness", first, ComparedCall(when, problem, again.output))
             difference = describe_difference(kept.output, again.output)
             yield f"statelessness: {difference} in the answer {when}."
 
@@ -221,8 +242,13 @@ class MonitoredCandidate:
             yield LAYOUT
             return
         difference = describe_difference(output, kept.output)
-        of_layout = f"of {AXES['memory'][layout]} and of {AXES['memory'][plain.case.memory]}"
-        yield f"{LAYOUT}: {difference} in the answers {of_layout}."
+        laid_out, contiguous = AXES["memory"][layout], AXES["memory"][plain.case.memory]
+        tell_compared(
+            LAYOUT,
+            ComparedCall(contiguous, plain, output),
+            ComparedCall(laid_out, problem, kept.output),
+        )
+        yield f"{LAYOUT}: {difference} in the answers of {laid_out} and of {contiguous}."
 
     def _modes(self, problem: Problem, other: Problem, kept: Answer) -> Iterator[str]:
         """Check a layer that had other weights before, and one with dropout in eval mode."""
@@ -230,14 +256,18 @@ class MonitoredCandidate:
         if reloaded is not None:
             again = self._answer(problem, reloaded).output
             name = "weights reloaded"
-            yield (
-                name
-                if equal_up_to_rounding(kept.output, again)
-                else (
+            if equal_up_to_rounding(kept.output, again):
+                yield name
+            else:
+                tell_compared(
+                    name,
+                    ComparedCall("a layer with these weights", problem, kept.output),
+                    ComparedCall("one that had others, and was called", problem, again),
+                )
+                yield (
                     f"{name}: {describe_difference(kept.output, again)} from a newly constructed "
                     f"layer{self._by_old_weights(problem, other, again)}."
                 )
-            )
             if unlike := self.bound.not_saved(problem, reloaded):
                 yield f"{name}: state_dict() has another `{unlike}` than was loaded."
         prepare = self.bound.with_dropout(problem, dropout.P)

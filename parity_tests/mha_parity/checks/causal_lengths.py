@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_cross_attention
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference
@@ -53,9 +54,15 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
         if not alike(expected[:, :SEVERAL], several):
             return
         for count in (1, 2, keys - 1):
-            found = bound(first_queries(whole, count)).output
+            few = first_queries(whole, count)
+            found = bound(few).output
             yield NAME
             if not alike(expected[:, :count], found):
+                tell_compared(
+                    NAME,
+                    ComparedCall(f"{keys} queries with the causal rule", whole, expected),
+                    ComparedCall("the first of them", few, found),
+                )
                 said = f"{count} quer{'y' if count == 1 else 'ies'} of {keys} keys"
                 difference = describe_difference(expected[:, :count], found)
                 yield f"{NAME}: {said}: {difference} from the same rows among {keys} queries."

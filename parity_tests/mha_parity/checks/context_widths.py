@@ -38,11 +38,12 @@ def check_context_widths(bound: Convention, problem: Problem, number: int) -> It
     if whole is None or whole.w_k is None:
         return
     width = whole.num_heads * (1 + number % (HEAD_DIM - 1))
-    expected = bound(with_columns(whole, width)).output
+    equal = with_columns(whole, width)
+    expected = bound(equal).output
     other = OtherWidth("context_widths", bound.context_width_names, width, "contexts")
     of = f"queries of width {whole.query.shape[-1]}"
     asked = with_narrow_context(whole, width)
-    yield from width_findings(bound, other, asked, expected, NAME, of)
+    yield from width_findings(bound, other, asked, (equal, expected), NAME, of)
 
 
 def with_columns(problem: Problem, width: int) -> Problem:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference
@@ -57,12 +58,14 @@ def check_left_padding(bound: Convention, problem: Problem, number: int) -> Iter
     mask = np.where(hidden, -np.inf, 0).astype(whole.dtype) if kind == "float" else hidden
     # A sequence of that length that raises without padding is no finding on padding.
     plain = whole.replace(case=whole.case.replace(padding="none"), key_padding_mask=None)
-    expected = bound(rows(plain, padded, length)).output
+    behind = rows(plain, padded, length)
+    expected = bound(behind).output
     bound(plain)
     yield NAME
     said = f"with the first {padded} of {length} keys of sample 0 hidden"
+    asked = whole.replace(key_padding_mask=mask)
     try:
-        found = bound(whole.replace(key_padding_mask=mask)).output
+        found = bound(asked).output
     except CandidateError as error:
         if not refuses(error):
             yield f"{NAME}: {said} it {error}."
@@ -71,5 +74,10 @@ def check_left_padding(bound: Convention, problem: Problem, number: int) -> Iter
         if not alike(expected[0, row - padded], found[0, row]):
             difference = describe_difference(expected[0, row - padded], found[0, row])
             seen = f"see keys {padded} to {row}" if row > padded else f"see key {row} alone"
+            tell_compared(
+                NAME,
+                ComparedCall(f"rows {padded} to {length - 1} alone", behind, expected[:1]),
+                ComparedCall(said, asked, found[:1]),
+            )
             yield f"{NAME}: {said} {difference} in row {row}, which should {seen}."
             return

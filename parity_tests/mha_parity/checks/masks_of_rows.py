@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference
@@ -71,6 +72,12 @@ def _findings(
             keys = np.flatnonzero(hidden[row, : row + 1])
             listed = f"key{'s' * (len(keys) > 1)} {', '.join(map(str, keys))}"
             said = f"hides {listed if keys.size else 'no key before it'}"
+            masked = whole.replace(attn_mask=hidden)
+            tell_compared(
+                NAME,
+                ComparedCall("a mask whose rows differ, and the causal rule", masked, found),
+                ComparedCall(f"the mask of row {row} in every row", masked, each),
+            )
             yield (
                 f"{NAME}: {difference} in row {row}, of which `{key.partition('.')[2]}` {said}, "
                 "from the same row where every row has that mask."

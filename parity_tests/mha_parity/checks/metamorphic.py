@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.rng import Stream
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.compare import absolute_difference, as_float64, in_unlike_digits
 from mha_parity.core.features import EXTREME_VALUES
@@ -316,6 +317,13 @@ def judge_relation(
     index = np.unravel_index(np.argmax(units), units.shape)
     wrong = bool(units[index] > 1)
     place = output_place(problem, index)
+    if wrong:
+        tell_compared(
+            name,
+            ComparedCall("the case", problem, first),
+            ComparedCall(related.change, related.problem, actual),
+            ComparedCall("what that should be by the first", related.problem, expected),
+        )
     shown, wanted = in_unlike_digits(float(actual[index]), float(expected[index]))
     detail = (
         f"with {related.change} the output is {shown} at {place}, but should be {wanted} by the "

@@ -18,6 +18,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.checks import altered_problems as altered
 from mha_parity.checks.call_sequence import AS_BUILT, CallSequence, Response, Step, differs
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import PLAIN
 from mha_parity.core.target_facts import takes_one_length
@@ -165,6 +166,7 @@ def _fewer_samples(sequence: CallSequence) -> Iterator[str]:
     for step in sequence.single:
         found = _after(sequence, (sequence.this,), step)
         if departure := sequence.departure(step, found):
+            _tell_departure(sequence, (sequence.this,), step, found)
             cause = _cause(sequence, *_without_masks(sequence, sequence.this, step, found))
             yield f"statelessness: {_said(departure, step)} {sequence.this} before: {cause}."
 
@@ -179,17 +181,42 @@ def _explained(sequence: CallSequence, number: int, response: Response) -> Itera
     departure = sequence.departure(step, alone)
     if departure and step.mode is not AS_BUILT:
         if alone.answer is not None:
+            _tell_departure(sequence, (), step, alone)
             yield f"statelessness: {departure} in the answer{step.mode.said}."
         return
     if not departure:
         for earlier in dict.fromkeys(reversed(sequence.steps[:number])):
             found = _after(sequence, (earlier,), step)
             if departure := sequence.departure(step, found):
+                _tell_departure(sequence, (earlier,), step, found)
                 cause = _cause(sequence, *_without_masks(sequence, earlier, step, found))
                 yield f"statelessness: {_said(departure, step)} {earlier} before: {cause}."
                 return
     departure = sequence.departure(step, response)
+    _tell_departure(sequence, sequence.steps[:number], step, response)
     yield f"statelessness: {_said(departure, step)} {number} other calls before."
+
+
+def _tell_departure(
+    sequence: CallSequence,
+    earlier: Sequence[Step],
+    step: Step,
+    found: Response,
+    check: str = "statelessness",
+) -> None:
+    """Tell the calls of one object, and that of a new one which answers the last otherwise."""
+    expected = sequence.expected(step.problem)
+    output = None if found.answer is None else found.answer.output
+    tell_compared(
+        check,
+        *(ComparedCall(f"an object is asked {each}", each.problem) for each in earlier),
+        ComparedCall(f"{'then' if earlier else 'an object is asked'} {step}", step.problem, output),
+        ComparedCall(
+            f"a new object is asked {step.said}",
+            step.problem,
+            None if expected is None else expected.output,
+        ),
+    )
 
 
 def _said(departure: str, step: Step) -> str:
@@ -308,6 +335,7 @@ def rewritten_arrays(sequence: CallSequence) -> Iterator[str]:
         second = sequence.make(call, other)
         departure = sequence.departure(other, second)
         if departure:
+            _tell_departure(sequence, (this,), other, second)
             yield f"statelessness: {departure} in the answer to {other}, {BY_IDENTITY}."
     sequence.restore(call.function)
 
@@ -321,6 +349,7 @@ def repeated_calls(sequence: CallSequence) -> Iterator[str]:
         if response.answer is None and number == 1:
             return
         if departure := sequence.departure(step, response):
+            _tell_departure(sequence, (step,) * (number - 1), step, response)
             yield (
                 f"statelessness: {departure} in the answer to call {number} of {REPEATS} "
                 f"{COUNTED}, {step}."
@@ -344,5 +373,6 @@ def reloaded_weights(sequence: CallSequence) -> Iterator[str]:
     if departure := sequence.departure(step, response):
         old = sequence.expected(altered.with_weights_of(problem, earlier.problem))
         same = old is not None and response.answer is not None and not differs(old, response.answer)
+        _tell_departure(sequence, (earlier,), step, response, "weights reloaded")
         said = f"{step.mode.said}{f'; {OLD_WEIGHTS}' if same else ''}"
         yield f"weights reloaded: {departure} from a newly constructed layer{said}."

@@ -16,6 +16,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.targets.conventions.cached_calls import with_values
@@ -72,6 +73,11 @@ def check_tile_sizes(bound: Convention, problem: Problem, number: int) -> Iterat
         yield NAME
         if not _alike(expected, found):
             said = " and ".join(f"`{name}` = {size}" for name, size in given.items())
+            tell_compared(
+                NAME,
+                ComparedCall("without a size of tiles", small, expected),
+                ComparedCall(f"with {said}", small, found),
+            )
             yield (
                 f"{NAME}: with {said} {describe_difference(expected, found)} {_described(small)}."
             )

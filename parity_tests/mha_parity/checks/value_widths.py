@@ -42,7 +42,7 @@ def check_value_widths(bound: Convention, problem: Problem, number: int) -> Iter
     expected = bound(zeroed).output
     other = OtherWidth("value_widths", bound.value_width_names, width, "value heads")
     of = f"query heads of width {HEAD_DIM}"
-    yield from width_findings(bound, other, zeroed, expected, NAME, of)
+    yield from width_findings(bound, other, zeroed, (zeroed, expected), NAME, of)
 
 
 def without_channels(problem: Problem, width: int) -> Problem:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference
@@ -130,9 +131,15 @@ def _findings(
     if sequence.has_mask and alike(sequence.row(row, 0, sequence.length), found):
         yield REMARK + OUTSIDE.format(use.name)
         return
+    keys = _keys(first, end)
+    tell_compared(
+        NAME,
+        ComparedCall(f"{said}, of which row {row}", sequence.problem, found),
+        ComparedCall(f"row {row} of {keys} alone, without a window", sequence.problem, expected),
+    )
     yield (
         f"{NAME}: {said} {describe_difference(expected, found)} in row {row}, which should see "
-        f"{_keys(first, end)}{_seen(sequence, row, (first, end), found)}."
+        f"{keys}{_seen(sequence, row, (first, end), found)}."
     )
 
 

@@ -13,13 +13,18 @@ if TYPE_CHECKING:
 
 
 class Severity(StrEnum):
-    """The outcomes of a check, best first."""
+    """The outcomes of a check, best first.
+
+    ``structure``: the answer has another shape, dtype or kind. ``broken``: what a check holds of
+    calls, say that one leaves no state to the next, does not hold.
+    """
 
     MATCH = "match"
     LESS_ACCURATE = "less accurate"
     INCONCLUSIVE = "inconclusive"
     WRONG = "wrong"
     STRUCTURE = "structure"
+    BROKEN = "broken"
     CRASH = "crash"
     TIMEOUT = "timeout"
 
@@ -29,7 +34,8 @@ class Severity(StrEnum):
         return self in _FAILING
 
 
-_FAILING = frozenset({Severity.WRONG, Severity.STRUCTURE, Severity.CRASH, Severity.TIMEOUT})
+_FAILING = frozenset(Severity) - {Severity.MATCH, Severity.LESS_ACCURATE, Severity.INCONCLUSIVE}
+_BY_SENTENCE = frozenset({Severity.CRASH, Severity.STRUCTURE, Severity.BROKEN})
 
 
 MASKED_ROWS = "fully masked rows"  # the check of rows that see no key
@@ -86,10 +92,10 @@ class CheckResult:
     def kind(self) -> tuple[str, Severity, str]:
         """Check, severity, and what failed: the type of an exception, shape, dtype, a NaN.
 
-        Of a crash or an answer of the wrong structure it is the sentence up to its first number,
-        since these change with the sizes of the case.
+        Of a crash, of an answer of the wrong structure and of what is broken it is the sentence up
+        to its first number, since these change with the sizes of the case.
         """
-        if self.severity in {Severity.CRASH, Severity.STRUCTURE}:
+        if self.severity in _BY_SENTENCE:
             return self.check, self.severity, re.split(r"[\d:(\[]", self.detail)[0]
         finite = self.severity is not Severity.WRONG or math.isfinite(self.error)
         return self.check, self.severity, "" if finite else "not finite"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.check_result import CheckResult, Place
@@ -124,7 +126,8 @@ class CaseDetail:
     """One case as ``replay`` prints it.
 
     ``error_units`` are the output's errors over the allowed ones, (N, L, G, W) with G groups of
-    heads; None where the answer has another shape. ``call`` is the target's call as Python.
+    heads; None where the answer has another shape. ``call`` is the target's call as Python,
+    ``compared`` by the name of a failed check the calls that its finding compares.
     """
 
     case: Case
@@ -134,3 +137,4 @@ class CaseDetail:
     comparison: Comparison | None = None
     error_units: Array | None = None
     call: str = ""
+    compared: Mapping[str, str] = field(default_factory=dict)

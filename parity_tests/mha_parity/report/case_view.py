@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
+from mha_parity.core.array_text import dtype_and_shape, given_arrays, summed_up
 from mha_parity.core.check_result import NO_INDEX, Place, Severity
 from mha_parity.core.features import AXES, PLAIN, label
 from mha_parity.report import ascii_maps, matrices, wording
@@ -17,18 +18,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.check_result import CheckResult
     from mha_parity.core.pictures import CaseDetail
     from mha_parity.core.problem import Problem
 
-INPUTS = (
-    "query", "key", "value", "w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k", "bias_v",
-    "w_out", "b_out", "key_padding_mask", "attn_mask",
-)  # fmt: skip
 IMPLIED = {"form", "projection", "heads", "size"}  # by the id, the inputs and the sizes
-FEW = 16  # the most numbers that are printed; more are summed up
 LINES = 24
 
 
@@ -44,6 +39,9 @@ def print_case(detail: CaseDetail, target: str, console: Console) -> None:
     for part in _pictures(detail, console.width):
         page.lines += [Text(), *part]
     page.block([pair for each in detail.check_results for pair in _judged(each)])
+    page.block(
+        [(f"calls compared by {name}", Text(text)) for name, text in detail.compared.items()]
+    )
     page.lines.append(Text())
     page.lines += page.wrapped(_closing(detail, target))
     for line in page.lines:
@@ -67,14 +65,9 @@ def _inputs(problem: Problem | None) -> Pairs:
     if problem is None:
         return []
     pairs: Pairs = []
-    seen: dict[int, str] = {}
-    for name in INPUTS:
-        array = getattr(problem, name)
-        if array is None:
-            continue
-        same = seen.setdefault(id(array), name)
-        what = f"the same array as {same}" if same != name else _summed_up(array)
-        shape = f"{array.dtype}{array.shape}".replace(" ", "")
+    for name, array, same in given_arrays(problem):
+        what = f"the same array as {same}" if same else summed_up(array)
+        shape = dtype_and_shape(array)
         between = "\n" if "\n" in what else "  "
         short = name.replace("key_padding_mask", "padding mask")
         pairs.append((short, Text.assemble(shape, between, (what, "dim"))))
@@ -83,22 +76,6 @@ def _inputs(problem: Problem | None) -> Pairs:
     if problem.is_causal:
         pairs.append(("is_causal", Text("True")))
     return pairs
-
-
-def _summed_up(array: Array) -> str:
-    """Return the few numbers of a small array, the range of a large one."""
-    if 0 < array.size <= FEW and array.dtype != np.bool_:
-        rows = array.reshape(-1, array.shape[-1]).astype(np.float64)
-        return "\n".join("  ".join(f"{value:.5g}" for value in row) for row in rows)
-    if array.dtype == np.bool_:
-        return f"{int(array.sum())} of {array.size} hidden"
-    values = array.astype(np.float64)
-    finite = values[np.isfinite(values)]
-    hidden = int((values == -np.inf).sum())
-    also = f", {hidden} of {array.size} hidden" if hidden else ""
-    if not finite.size:
-        return f"no finite number{also}"
-    return f"from {finite.min():.4g} to {finite.max():.4g}{also}"
 
 
 def _pictures(detail: CaseDetail, width: int) -> Iterator[list[Text]]:

@@ -13,7 +13,7 @@ from mha_parity.judging.error_map import error_units, is_numeric
 from mha_parity.judging.gradients import CHECK, expected_gradients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from mha_parity.run.case_run import CaseResult
 
 
-def case_detail(result: CaseResult, settings: JudgeSettings, *, call: str = "") -> CaseDetail:
+def case_detail(
+    result: CaseResult, settings: JudgeSettings, told: Sequence[tuple[str, str]] = ()
+) -> CaseDetail:
     """Return what ``replay`` prints of a case; the arrays only where the target answered.
 
-    ``call`` is the target's call as Python.
+    ``told`` are the target's call as Python, after "", and the calls that a finding of a check
+    compares, after its name.
     """
     units = None
+    failing = {each.check for each in result.check_results if each.severity.fails}
     if result.problem and result.reference and result.answer:
         units = error_units(result.problem, result.reference, result.answer, settings)
     return CaseDetail(
@@ -39,7 +43,8 @@ def case_detail(result: CaseResult, settings: JudgeSettings, *, call: str = "") 
         problem=result.problem,
         comparison=first_comparison(result),
         error_units=units,
-        call=call,
+        call=next((text for check, text in told if not check), ""),
+        compared={check: text for check, text in told if check in failing},
     )
 
 

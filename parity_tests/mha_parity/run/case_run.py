@@ -241,7 +241,7 @@ def _call_effects(problem: Problem, reference: Reference, answer: Answer) -> Ite
         name, _, sentence = note.partition(": ")
         if name == LAYOUT and may_both_match(problem, reference, difference_said(sentence)):
             continue
-        yield CheckResult(case=case, check=name, severity=Severity.STRUCTURE, detail=sentence)
+        yield CheckResult(case=case, check=name, severity=Severity.BROKEN, detail=sentence)
     for severity, sentence in answer.lost:
         yield CheckResult(case=case, check=FURTHER, severity=Severity(severity), detail=sentence)
 

@@ -109,7 +109,7 @@ def _is_comparable(result: CaseResult) -> bool:
 
 
 def _finding(case: Case, sentence: str) -> CheckResult:
-    return CheckResult(case=case, check=CHECK, severity=Severity.STRUCTURE, detail=sentence)
+    return CheckResult(case=case, check=CHECK, severity=Severity.BROKEN, detail=sentence)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ class IsolatedCandidate(ProcessOwner):
         self._waiting_since = time.monotonic()
         self._pace = AHEAD / 8  # seconds that an answer took lately; eight are sent at first
         self._process = self._start()
-        self._tell: Callable[[str], None] | None = None
+        self._tell: Callable[[str, str], None] | None = None
 
     @property
     def name(self) -> str:
@@ -164,8 +164,8 @@ class IsolatedCandidate(ProcessOwner):
                 self._losses.add(lost.severity)
             self._restart()
 
-    def describe_calls(self, tell: Callable[[str], None]) -> None:
-        """Have ``tell`` called with each call, as Python, until the process has to be replaced."""
+    def describe_calls(self, tell: Callable[[str, str], None]) -> None:
+        """Have ``tell`` called as that of ``MonitoredCandidate``, until the process is replaced."""
         self.ready()
         self._tell = tell
         self._process.send(Describe())
@@ -256,7 +256,7 @@ class IsolatedCandidate(ProcessOwner):
         if isinstance(message, Further):
             self._further = message
         if isinstance(message, Described) and self._tell is not None:
-            self._tell(message.text)
+            self._tell(message.check, message.text)
         if isinstance(message, Ready):
             self._process.mark_ready()
             self._ready = self._ready or message

@@ -97,9 +97,10 @@ class Describe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """The call that comes next, as Python."""
+    """The call that comes next, as Python; or the calls that a finding of a check compares."""
 
     text: str
+    check: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,9 @@ def _answer_all(
     """Answer problems, and describe calls where asked, until the pipe is closed."""
     for number, problem in incoming:
         if isinstance(problem, Describe):
-            candidate.describe_calls(lambda text: _say(answers, Described(text=text)))
+            candidate.describe_calls(
+                lambda check, text: _say(answers, Described(text=text, check=check))
+            )
             continue
         assert number is not None  # noqa: S101  (problems are numbered)
         answer = _answer(candidate, problem)

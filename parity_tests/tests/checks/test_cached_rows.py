@@ -55,6 +55,7 @@ from mha_parity.checks.cached_rows import (
     check_cached_rows,
 )
 from mha_parity.checks.call_effects import MonitoredCandidate
+from mha_parity.checks.compared_calls import compared_calls_told
 from mha_parity.core.candidate import REMARK
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
@@ -106,6 +107,27 @@ def test_the_right_cached_layer_of_the_catalogue_holds() -> None:
 def test_wrong_rows_are_found(kind: type, said: str) -> None:
     """A causal mask at the wrong corner, mixed orders and what a cache leaves are findings."""
     assert said in findings(kind)[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls"),
+    [
+        (TopLeft, ["rows 0 to 1 begin a cache", "row 2, with it", "rows 0 to 2 without a cache"]),
+        (
+            TopLeftOfSeveral,
+            ["the rows before", "two new rows, with their cache", "the whole, of which the last"],
+        ),
+    ],
+)
+def test_a_wrong_row_tells_the_calls_before_it(kind: type, calls: list[str]) -> None:
+    """The call that begins the cache, those that go on with it, and the whole without one."""
+    told: list[str] = []
+    with compared_calls_told(lambda _, text: told.append(text)):
+        findings(kind)
+    said = [line for line in told[0].splitlines() if line[0].isdigit()]
+    pairs = zip(said, enumerate(calls, start=1), strict=True)
+    assert all(line.startswith(f"{number}. {call}") for line, (number, call) in pairs), said
+    assert 2 == told[0].count("   output  ")
 
 
 def test_key_heads_that_a_cache_holds_are_grouped_too() -> None:

@@ -1,0 +1,84 @@
+"""The calls that a finding compares, as text for whoever replays the case.
+
+A check that compares calls of its own tells them where it finds something. Nobody listens in a run.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mha_parity.core.array_text import dtype_and_shape, given_arrays, summed_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+
+    Tell = Callable[[str, str], None]
+
+FEW = 64  # the most numbers of an array that are printed
+_tell: ContextVar[Tell | None] = ContextVar("tell", default=None)
+
+
+class ComparedCall(NamedTuple):
+    """A call in words, its problem, and its output, or the rows of that which are compared."""
+
+    said: str
+    problem: Problem
+    output: Array | None = None
+
+
+@contextmanager
+def compared_calls_told(tell: Tell | None) -> Iterator[None]:
+    """Have ``tell`` called with a check and the calls that a finding of it compares, as text."""
+    token = _tell.set(tell)
+    try:
+        yield
+    finally:
+        _tell.reset(token)
+
+
+def tell_compared(check: str, *calls: ComparedCall) -> None:
+    """Tell the calls that a finding of a check compares, where somebody listens."""
+    tell = _tell.get()
+    if tell is not None:
+        tell(check, "\n".join(_lines(calls)))
+
+
+def _lines(calls: Sequence[ComparedCall]) -> Iterator[str]:
+    """Yield the calls in turn, each with the arrays that are others than in the call before."""
+    latest: dict[str, Array] = {}
+    for number, call in enumerate(calls, start=1):
+        yield f"{number}. {call.said}"
+        given = list(given_arrays(call.problem))
+        for name, array, same in given:
+            if not same and not _same(array, latest.get(name)):
+                names = [name, *(other for other, _, first in given if first == name)]
+                yield from _array_lines(", ".join(names), array)
+        if call.problem.is_causal:
+            yield "   is_causal  True"
+        latest = {name: array for name, array, _ in given}
+        if call.output is not None:
+            yield from _array_lines("output", call.output)
+
+
+def _same(first: Array, second: Array | None) -> bool:
+    """Return whether two arrays are equal to the bit."""
+    if second is None or (first.dtype, first.shape) != (second.dtype, second.shape):
+        return False
+    return first.tobytes() == second.tobytes()
+
+
+def _array_lines(name: str, array: Array) -> Iterator[str]:
+    values = np.asarray(array)
+    text = summed_up(values, FEW)
+    if "\n" not in text:
+        yield f"   {name}  {dtype_and_shape(values)}  {text}"
+        return
+    yield f"   {name}  {dtype_and_shape(values)}"
+    yield from (f"     {line}" for line in text.split("\n"))
