@@ -1,7 +1,8 @@
 """Check that rows asked with a key/value cache are those of the whole sequence.
 
 Two sequences are begun by one object and go on alternately, row by row, each with its own cache.
-Where the object keeps the cache, and a call says where it begins, a shorter one follows the first.
+Where the object keeps the cache, and a call says where it begins or a method ends the first, a
+shorter one follows.
 The last row of a sequence sees all rows before it, with the causal rule as without: what a new
 object answers to the whole is what each row should be. Where a row departs, it is asked again with
 each row before it changed, which shows those that it sees.
@@ -10,6 +11,7 @@ each row before it changed, which shows those that it sees.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,13 @@ from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import has_one_kv_head
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import REFUSES
-from mha_parity.targets.conventions.cached_calls import CachedCalls, last_row, rows
+from mha_parity.targets.conventions.cached_calls import (
+    CachedCalls,
+    causal_by_default,
+    last_row,
+    rows,
+)
+from mha_parity.targets.conventions.resets import forgetting_methods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,6 +55,7 @@ STALE = "it sees rows of the sequence before this one"
 OTHER_SAMPLES = "it is right with the rows of other samples before it"
 FORGETS = "it sees no row of the calls before the last one"
 UNSEEN = "it does not see row"
+FORGOTTEN = "of a sequence, by an object that was made to forget the one before"
 # Remarks without numbers: each is said once, in however many cases it is made.
 ANEW = "Two new rows in one call begin a sequence of their own: pass one row at a time."
 NOT_TOGETHER = (
@@ -72,7 +81,8 @@ def check_cached_rows(bound: Convention, problem: Problem, number: int) -> Itera
     """
     if bound.cache is None:
         return
-    whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=bound.hides_future)
+    causal = bound.hides_future or (number % 2 == 1 and bool(causal_by_default(bound)))
+    whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=causal)
     if whole is not None:
         yield NAME
         begin = BEGINS[number % len(BEGINS)]
@@ -83,7 +93,7 @@ def check_cached_rows(bound: Convention, problem: Problem, number: int) -> Itera
             said = CachedSequences(bound, bound.cache, grouped, begin).rows_in_turn()
             yield from (each.replace(f"{NAME}: ", f"{NAME}: {GROUPED} ") for each in said)
         else:
-            yield from sequences.rows_together()
+            yield from itertools.chain(sequences.begun_anew(), sequences.rows_together())
 
 
 def _with_grouped_heads(bound: Convention, whole: Problem) -> Problem | None:
@@ -103,7 +113,8 @@ class CachedSequences:
 
     def __init__(self, bound: Convention, use: CacheUse, whole: Problem, begin: int) -> None:
         self.bound, self.use, self.begin = bound, use, begin
-        several = not use.kept_inside or use.first_row
+        self.forgets = use.kept_inside and not use.first_row and _can_forget(bound)
+        several = not use.kept_inside or use.first_row or self.forgets
         self.sequences = [whole, other_rows(whole)] if several else [whole]
 
     def rows_in_turn(self) -> Iterator[str]:
@@ -159,6 +170,27 @@ class CachedSequences:
             ),
         )
 
+    def begun_anew(self) -> Iterator[str]:
+        """Yield that the first rows are answered otherwise by an object that forgot a sequence."""
+        if not self.forgets:
+            return
+        one, other = self.sequences
+        first = rows(other, 0, LENGTH - SHORTER)
+        calls, new = (CachedCalls(self.bound, self.use) for _ in range(2))
+        with contextlib.suppress(CandidateError):
+            calls.begin(one)
+            calls.forget()
+            output, expected = calls.begin(first)[0].output, new.begin(first)[0].output
+            if not equal_up_to_rounding(expected, output):
+                tell_compared(
+                    NAME,
+                    ComparedCall("a sequence, which the object is made to forget", one),
+                    ComparedCall("then the first rows of another one", first, output),
+                    ComparedCall("these of a new object", first, expected),
+                )
+                said = describe_difference(expected, output)
+                yield f"{NAME}: {said} in the first rows {FORGOTTEN}."
+
     def rows_together(self) -> Iterator[str]:
         """Yield that a causal layer answers two rows of one call otherwise.
 
@@ -166,7 +198,7 @@ class CachedSequences:
         one row alone with a cache. Rows of the cache that the first of them does not see are a
         finding.
         """
-        if not self.bound.hides_future:
+        if not (self.bound.hides_future or self.sequences[0].is_causal):
             return
         with contextlib.suppress(CandidateError):
             whole = rows(self.sequences[0], 0, self.begin + 2)
@@ -211,6 +243,8 @@ class CachedSequences:
         """Yield the place of a sequence, a row of it and the answer to that, the first ones not."""
         if self.use.kept_inside:
             for place, each in enumerate(sequences):
+                if place and self.forgets:
+                    calls.forget()
                 yield from self._row_by_row(calls, {place: each}, end - place * SHORTER)
         else:
             yield from self._row_by_row(calls, dict(enumerate(sequences)), end)
@@ -250,6 +284,11 @@ class CachedSequences:
         asked = self._asked(calls, sequences, LENGTH)
         again = next(found for at, number, found in asked if (at, number) == (place, before))
         return not equal_up_to_rounding(output, again)
+
+
+def _can_forget(bound: Convention) -> bool:
+    """Return whether the object has a method by which a sequence ends."""
+    return isinstance(bound.subject, type) and any(forgetting_methods(bound.subject))
 
 
 def _unseen(unseen: list[int]) -> str:

@@ -40,10 +40,12 @@ class Mode(NamedTuple):
 
     said: str = ""
     evaluates: bool = False
+    trains: bool = False
     without_autograd: bool = False
 
 
 AS_BUILT = Mode()
+TRAINING = Mode(" in training mode", trains=True)
 MODES = (
     Mode(" in evaluation mode", evaluates=True),
     Mode(" without autograd", without_autograd=True),
@@ -185,6 +187,12 @@ class CallSequence:
         layer = _layer(self._call(self.this.problem).function)
         return has_modes(layer) and bool(getattr(layer, "training", False))
 
+    @cached_property
+    def can_train(self) -> bool:
+        """Whether new objects are in evaluation, and can be put in training."""
+        layer = _layer(self._call(self.this.problem).function)
+        return has_modes(layer) and getattr(layer, "training", None) is False
+
     def new(self) -> Any:
         """Return what is called of a new object built for the problem."""
         return self.bound.prepare(self.this.problem).function
@@ -223,8 +231,8 @@ class CallSequence:
 
     def _switch(self, layer: Any, mode: Mode) -> None:
         """Switch only between modes: a layer may clear what it keeps each time."""
-        trains = not mode.evaluates
-        if self._trains and getattr(layer, "training", trains) != trains:
+        trains = mode.trains or (self._trains and not mode.evaluates)
+        if has_modes(layer) and getattr(layer, "training", trains) != trains:
             set_mode(layer, training=trains)
 
     def restore(self, function: Any) -> None:

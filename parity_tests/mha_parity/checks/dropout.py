@@ -47,7 +47,10 @@ P = 0.25
 # The probability that a right candidate fails in a run, or while one of its failures is shrunk.
 FALSE_ALARM = 1e-15
 
+OTHER_WEIGHTS = "weights in training"
+AS_IN_EVALUATION = "compute the weights in training as in evaluation: dropout alone may differ"
 CHECKS = {
+    OTHER_WEIGHTS: "before dropout, the weights in training are those in evaluation",
     "dropout off": "a layer in eval mode drops nothing, also between two calls in training mode",
     "dropout on again": "a layer drops again when training mode follows eval mode",
     "dropout on the weights": "dropout sets weights to 0, not elements of the output",
@@ -242,7 +245,14 @@ def wrong_factor(trained: TrainingModeAnswer) -> str:
             "do not; drop weights, and not logits."
         )
     kept = trained.visible & ~trained.zero
-    factor = float(np.median((trained.dropped / np.where(kept, trained.weights, 1))[kept]))
+    factors = (trained.dropped / np.where(kept, trained.weights, 1))[kept]
+    factor = float(np.median(factors))
+    off = np.abs(trained.dropped - factor * trained.weights)[kept]
+    if (off > trained.atol * max(1.0, factor)).any():
+        return (
+            f"{OTHER_WEIGHTS}: the weights that dropout {P} keeps are {factors.min():.3g} to "
+            f"{factors.max():.3g} times those without dropout, and by no common factor."
+        )
     return (
         f"dropout rescales: with dropout {P} kept weights are {factor:.3g} of those without "
         f"dropout, but should be 1/(1 - {P}) = {1 / (1 - P):.3g}."

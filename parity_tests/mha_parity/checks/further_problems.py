@@ -19,6 +19,7 @@ from mha_parity.checks import (
     value_widths,
     windows,
 )
+from mha_parity.checks.call_sequence import TRAINING
 from mha_parity.core.candidate import CandidateError
 
 if TYPE_CHECKING:
@@ -55,9 +56,12 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
             masks_of_rows,
         )
     }
+    | {dropout.OTHER_WEIGHTS: dropout.AS_IN_EVALUATION}
 )
 
-BY_SENTENCE: Mapping[str, str] = MappingProxyType({windows.KEPT: windows.FORGET})
+BY_SENTENCE: Mapping[str, str] = MappingProxyType(
+    {windows.KEPT: windows.FORGET, TRAINING.said: dropout.AS_IN_EVALUATION}
+)
 
 
 def further_checks(

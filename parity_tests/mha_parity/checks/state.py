@@ -17,7 +17,14 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.checks import altered_problems as altered
-from mha_parity.checks.call_sequence import AS_BUILT, CallSequence, Response, Step, differs
+from mha_parity.checks.call_sequence import (
+    AS_BUILT,
+    TRAINING,
+    CallSequence,
+    Response,
+    Step,
+    differs,
+)
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import PLAIN
@@ -96,6 +103,7 @@ def check_statelessness(bound: Convention, problem: Problem, number: int) -> Ite
     checks = (
         in_sequence,
         _fewer_samples,
+        in_training,
         rewritten_arrays,
         reloaded_weights,
         *([repeated_calls] if number % 3 == 1 else []),
@@ -322,6 +330,22 @@ def _overwriting(sequence: CallSequence, step: Step, others: Sequence[Step]) -> 
         if _overwritten(sequence, step, response):
             return str(other)
     return "several calls"
+
+
+def in_training(sequence: CallSequence) -> Iterator[str]:
+    """Yield that a layer in training answers otherwise, where it draws nothing.
+
+    Two answers that differ from each other are those of dropout, which other checks are about.
+    """
+    if not sequence.can_train:
+        return
+    step = sequence.this._replace(mode=TRAINING)
+    first, second = (_after(sequence, (), step) for _ in range(2))
+    if first.answer is None or second.answer is None or differs(first.answer, second.answer):
+        return
+    if departure := sequence.departure(step, first):
+        _tell_departure(sequence, (), step, first)
+        yield f"statelessness: {departure} in the answer{step.mode.said}."
 
 
 def rewritten_arrays(sequence: CallSequence) -> Iterator[str]:

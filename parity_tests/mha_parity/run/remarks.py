@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mha_parity.run.case_run import CaseResult
 
 SERVED = 4  # cases of either kind that a border between S = L and S unlike L, or dtypes, rests on
-OFTEN = 0.5  # of the cases of S unlike L fail, at least: else something else decides
+OFTEN = 0.5  # of the cases of S unlike L, or of one dtype, fail at least: else it does not decide
 ZERO_ROWS = (
     "its documentation promises 0 in rows that see no key: judged so, unless --fully-masked says "
     "otherwise."
@@ -93,13 +93,15 @@ def not_cross(reasons: Mapping[tuple[str, str], str], offer: Offer) -> str:
 def fails_in_one_dtype(case_results: Sequence[CaseResult]) -> str:
     """Say that all failures are of one dtype and the others hold, where it is so.
 
-    A few may be of one dtype by chance.
+    Fewer than half of its cases may fail for another reason, and be of one dtype by chance.
     """
     judged = [each for each in case_results if not each.inconclusive]
     failing = {each.case.dtype for each in judged if each.fails}
     others = Counter(each.case.dtype for each in judged if each.case.dtype not in failing)
-    few = sum(each.fails for each in judged) <= SERVED
-    if few or len(failing) != 1 or not others or min(others.values()) < SERVED:
+    if len(failing) != 1 or not others or min(others.values()) < SERVED:
+        return ""
+    of_dtype = [each.fails for each in judged if each.case.dtype in failing]
+    if sum(of_dtype) <= max(SERVED, OFTEN * len(of_dtype)):
         return ""
     names = list(others)
     hold = "holds" if len(names) == 1 else "hold"

@@ -243,6 +243,22 @@ def test_a_border_between_equal_and_other_lengths_is_said(
     assert not said or f"fails {failing} of {failing + passing} cases of S unlike L" in found
 
 
+@pytest.mark.parametrize(
+    ("failing", "of_float32", "of_float64", "said"),
+    [(5, 9, 4, True), (5, 10, 4, False), (4, 4, 4, False), (5, 9, 3, False)],
+)
+def test_that_one_dtype_alone_fails_is_said_where_half_of_its_cases_do(
+    failing: int, of_float32: int, of_float64: int, said: bool
+) -> None:
+    """Kills five failures by chance: another reason fails few cases, in whatever dtype they are."""
+    right = [replace(RIGHT, case=CASE.replace(dtype=dtype)) for dtype in ("float32", "float64")]
+    results = [replace(FAILING, case=right[0].case)] * failing
+    results += right[:1] * (of_float32 - failing) + right[1:] * of_float64
+    found = remarks.fails_in_one_dtype(results)
+    expected = "fails in float32 alone; float64 holds, which --dtypes float64 judges alone."
+    assert (expected if said else "") == found
+
+
 def test_what_rows_without_a_key_are_is_named_with_the_demand() -> None:
     """From the sentences of failing checks alone, each word once; two at once where no other is."""
     details = (

@@ -65,6 +65,9 @@ def test_a_documented_shape_that_raises_for_other_keys_than_queries_fails() -> N
         ("i - j < window in the first half, i - j <= window else", ""),
         ("of |i - j| <= window - 1", ""),
         ("i - window <= j", "w"),
+        ("position i attends to itself and to the `window` positions before it", "w"),
+        ("keys i - window .. i", "w"),
+        ("keys i - window + 1 .. i", "w - 1"),
     ],
 )
 def test_the_words_of_a_window_are_read(text: str, extent: str) -> None:

@@ -208,7 +208,7 @@ def test_a_meaning_that_no_trial_shows_exactly_is_not_said_to_be_found(tmp_path:
     (tmp_path / "split.py").write_text(SPLIT_WRONGLY, "utf-8")
     verdict = check_subject(f"{tmp_path}/split.py:Layer", cases=24)
     (mask,) = (each for each in verdict.parameters if each.name == "mask")
-    assert "; no trial shows it exactly: --masks mask=" in mask.meaning
+    assert "; the nearest meaning, which no trial shows exactly: --masks mask=" in mask.meaning
 
 
 def test_a_window_on_both_sides_is_not_taken_for_a_causal_rule(tmp_path: Path) -> None:

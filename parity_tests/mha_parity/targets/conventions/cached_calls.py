@@ -25,7 +25,9 @@ from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.cache_use import CacheUse
+from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.canonical_layout import without_names
+from mha_parity.targets.conventions.resets import forgetting_methods
 from mha_parity.targets.fit.map_sizes import is_annotated
 from mha_parity.targets.fit.roles import counts_rows_before
 from mha_parity.targets.parameters import role
@@ -44,6 +46,7 @@ BEFORE = 3  # rows whose cache is passed on
 _CACHE = re.compile(r"cache|past|incremental")
 _RETURNS = re.compile(r"cache|past|present|(^|_)kvs?(_|$)")
 TRANSFORMERS = "transformers"
+WITHOUT_MASKS = "rows with a cache were asked without masks: the two together are not judged."
 
 
 def _of_transformers() -> Any:
@@ -86,6 +89,13 @@ class CachedCalls:
         """Return the cache in what a call returned."""
         return _at(answer.beside, self.use)
 
+    def forget(self) -> None:
+        """Have the object forget the sequence so far, by its methods for that."""
+        layer = getattr(self.function, "__self__", self.function)
+        with target_errors():
+            for name in dict.fromkeys(forgetting_methods(type(layer))):
+                getattr(layer, name)()
+
     def without_cache(self, problem: Problem) -> Array:
         """Return what the object answers to a call without a cache."""
         call = replace(self.bound.prepare(problem), function=self.function, pull=None)
@@ -96,6 +106,8 @@ class CachedCalls:
         given: dict[str, Any] = dict.fromkeys(self.use.switches, True)
         given |= dict.fromkeys(self.use.first_row, before)
         given |= dict(zip(self.use.parameters, cache, strict=False))
+        if problem.is_causal:  # of a single row too, which the rule hides nothing from
+            given |= dict.fromkeys(causal_by_default(self.bound), True)
         call = self.bound.prepare(problem)
         self.function = call.function if self.function is None else self.function
         named = self.bound.call_parameters
@@ -133,6 +145,8 @@ def use_cache_of(bound: Convention) -> None:
     bound.cache = find_cache(bound, raised)
     if bound.cache is not None:
         bound.meanings |= bound.cache.meanings
+        if {*bound.offer["padding"], *bound.offer["attn"]} - {"none", "causal"}:
+            bound.remarks = (*bound.remarks, WITHOUT_MASKS)
     elif raised:
         bound.remarks = (*bound.remarks, f"its cache was not judged: {raised[0]}.")
 
@@ -246,6 +260,15 @@ def _placed(use: CacheUse, answer: CachedAnswer, cache: tuple[Any, ...]) -> Iter
             yield replace(use, places=tuple(beside))
     elif len(beside) >= count:
         yield replace(use, places=tuple(beside[:count]))
+
+
+def causal_by_default(bound: Convention) -> tuple[str, ...]:
+    """Return the causal switches of a call that are on where it says nothing of them."""
+    return tuple(
+        each.name
+        for each in bound.call_parameters
+        if role(each.name, "call", each.default) is Role.CAUSAL and each.default is True
+    )
 
 
 def _at(beside: tuple[Any, ...], use: CacheUse) -> tuple[Any, ...]:

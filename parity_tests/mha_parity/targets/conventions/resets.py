@@ -34,7 +34,7 @@ def find_reset(bound: Convention) -> None:
     """Let a layer's calls begin with the method that makes equal calls equal, and say so."""
     if not isinstance(bound, InterpretedCalls) or bound.how.construction is None:
         return
-    names = list(_methods(bound.subject)) if isinstance(bound.subject, type) else []
+    names = list(forgetting_methods(bound.subject)) if isinstance(bound.subject, type) else []
     if not names:
         return
     problem = make_problem(bound.trial_case())
@@ -50,7 +50,7 @@ def find_reset(bound: Convention) -> None:
     bound.reset = ""
 
 
-def _methods(kind: type) -> Iterator[str]:
+def forgetting_methods(kind: type) -> Iterator[str]:
     """Yield the methods of a class that forget by their names, and need no argument."""
     for each in kind.__mro__:
         if each.__module__.partition(".")[0] in _LIBRARIES:

@@ -32,6 +32,8 @@ _SAID = {
         r"\b(\w+) ?- ?W ?(<=|≤) ?\w+",
         r"\b\w+ ?- ?\w+ ?\|?\)? ?(<=|≤) ?W\b(?! ?- ?1)",
         rf"\b(itself|its own {_KEYS}) and (the )?(W {_LAST}|{_LAST} W) {_KEYS}\b",
+        rf"\bitself and (to )?(the )?W {_KEYS} before\b",
+        r"\b\w+ ?- ?W ?(\.{2,3}|…|to|through) ?\w+\b",
     ),
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ what it says, and not by torch's; and so is a mask of any name, whatever trials 
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,8 @@ _VALUE = re.compile(
     r"(?<![\w.])(?:(0|false|zeros?)|(1|true|ones?|non-?zeros?))(?![\w.])", re.IGNORECASE
 )
 _NOT = re.compile(
-    r"\b(not|no|never|cannot|without|except|unless|other than|but|outside|neither|nothing)\b"
-    r"|\w+n['\u2019]t\b|\bnon(?=-?[a-z])|!=",
+    r"\b(not|no|never|cannot|without(?! (restriction|limit))|except|unless|other than|but|outside"
+    r"|neither|nothing)\b|\w+n['\u2019]t\b|\bnon(?=-?[a-z])|!=",
     re.IGNORECASE,
 )
 # `mask` is a verb in "0 = mask", and a noun in "mask[i, j]" and "a mask where".
@@ -40,8 +41,8 @@ _HIDES = re.compile(
     re.IGNORECASE,
 )
 _KEEPS = re.compile(
-    r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|influenc\w+"
-    r"|unmask\w*|tak(es?|ing) part|participat\w+|real|actual)\b",
+    r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|influenc\w+|includ\w+"
+    r"|unmask\w*|tak(es?|ing) part|participat\w+|permit\w*|real|actual)\b",
     re.IGNORECASE,
 )
 _INTEGERS = re.compile(
@@ -85,6 +86,8 @@ _ENTRY_IN_LINE = (
     r"(?<=[;.,]\s)[`*]*{name}[`*]*(?:\s*[:=]|\s(?=bool|[(\[]|broadcast))"
     r"([^;\n]*?)(?=[;\n]|\.\s|,\s[`*]*\w+[`*]*\s*:\s|$)"
 )
+# What stands in them says in other words what the clause says: "valid (non-padded)".
+_ASIDE = re.compile(r"\([^()]*\)")
 _TUPLE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 # What stands between two shapes of which either is taken.
 _OR = re.compile(
@@ -146,11 +149,16 @@ def with_documented_integers(
 ) -> MaskSearchResult:
     """Return what is taken with integers too, where the documentation says so and none raise.
 
+    Without them where it says booleans: NumPy makes float64 of integers that it multiplies with.
     A mask of 0 and 1 is then judged by what its booleans mean: ``~mask`` of integers is never 0.
     Where all raise, documentation that says integers beside booleans demands them of the cases.
     """
     if not documents_integers(subject, entry, found.parameter.name):
-        return found
+        booleans = {each.axes for each in found.taken if each.kind == "bool"}
+        if not documents_booleans(subject, entry, found.parameter.name):
+            booleans = set()
+        kept = (each for each in found.taken if each.kind != "int" or each.axes not in booleans)
+        return replace(found, taken=tuple(kept))
     known = {each.axes for each in found.taken if each.kind == "int"}
     differences = {
         replace(each, kind="int"): _difference(experiment, found.parameter.key, each)
@@ -304,7 +312,9 @@ def _said(text: str, name: str) -> str:
 
 def _meanings_in(text: str) -> list[bool]:
     """Return whether True hides, by each clause of a text that says so."""
-    return [hides for clause in _CLAUSE.split(text) for hides in _meanings(clause)]
+    clauses = _CLAUSE.split(text)
+    said = ([*_meanings(_ASIDE.sub(" ", each))] or [*_meanings(each)] for each in clauses)
+    return list(itertools.chain.from_iterable(said))
 
 
 def _meanings(clause: str) -> Iterator[bool]:

@@ -198,7 +198,9 @@ def _otherwise(convention: Convention, found: MaskSearchResult) -> str:
     if promised is None:
         # Weights of a target that is wrong without a mask, too, are a jumble.
         sure = any(each.fit >= EXACT for each in found.taken)
-        by_trial = "found by trial," if sure else "no trial shows it exactly:"
+        by_trial = (
+            "found by trial," if sure else "the nearest meaning, which no trial shows exactly:"
+        )
         said = f"; {by_trial} --masks {parameter.name}={other} demands the opposite"
         return said if found.taken[0].kind in VALUES else ""
     return f"; judged so by its {source}, unless --masks {parameter.name}={other}"
