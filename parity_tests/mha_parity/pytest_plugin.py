@@ -48,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mha-parity", "prove an attention against torch's")
     group.addoption(
         "--mha-parity-target",
+        action="append",
         metavar="TARGET",
         help="judge this attention: one test for all cases, one for each feature",
     )
@@ -78,14 +79,20 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def _target(config: pytest.Config) -> str | None:
     """Return the target; a file that defines one function or class gets its name.
 
-    The command and ``assert_parity`` take it the same way.
+    The command and ``assert_parity`` take it the same way. Of several none is judged, rather than
+    the last one alone.
     """
-    target: str | None = config.getoption("--mha-parity-target")
-    if target is None:
+    targets: list[str] | None = config.getoption("--mha-parity-target")
+    if targets is None:
         return None
+    if len(targets) > 1:
+        raise pytest.UsageError(
+            f"mha-parity: got {len(targets)} targets ({', '.join(targets)}), but one run of pytest "
+            "judges one; run it once for each, or let a test of your own assert_parity each."
+        )
     from mha_parity.targets.unnamed import with_only_name
 
-    return with_only_name(target)
+    return with_only_name(targets[0])
 
 
 @pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among the features too
@@ -376,7 +383,13 @@ def _expected(name: str | None) -> Mapping[str, str]:
         raise pytest.UsageError(f"mha-parity: there is no file {name} of expected failures.")
     known = [ALL_CASES, *(f"{axis}={value}" for axis, values in AXES.items() for value in values)]
     entries: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise pytest.UsageError(
+            f"mha-parity: the file {name} of expected failures is not in UTF-8; save it in UTF-8."
+        ) from None
+    for line in text.splitlines():
         feature, _, reason = (part.strip() for part in line.partition("#"))
         if feature:
             entries[_one_of(feature, known, f"feature in {name}")] = reason or "expected to fail"

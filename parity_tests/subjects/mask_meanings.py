@@ -98,6 +98,16 @@ class TorchNamesIgnored(TorchNames):
         return super().forward(query, key, value)
 
 
+class Adds(Layer):
+    """Right: its mask is added to the scores."""
+
+    def forward(self, q, k, v, mask=None):
+        """Return (N, L, E)."""
+        scores = self.scores(q, k)
+        scores = scores if mask is None else scores + mask
+        return self.mixed(scores.softmax(dim=-1), v)
+
+
 class Keeps(Layer):
     """A mask (N, 1, L, S) or broadcast to it, 0 hides."""
 

@@ -86,3 +86,9 @@ def keeps_beside_padding(query, key, value, attn_mask=None, key_padding_mask=Non
     """Wrong: one mask keeps where it is True, the other hides there."""
     kept = None if attn_mask is None else ~attn_mask
     return with_module_masks(query, key, value, kept, key_padding_mask)
+
+
+def with_log_weights(q, k, v):
+    """Right: returns the logarithms of its weights beside the output."""
+    logw = torch.log_softmax(q @ k.mT / q.shape[-1] ** 0.5, dim=-1)
+    return logw.exp() @ v, logw

@@ -119,6 +119,7 @@ def report_verdicts(
         written += [github.could_not_judge(_with_target(each), [each.target]) for each in refused]
     for verdict in verdicts:
         terminal.print_verdict(verdict, console, verbose=asked.verbose)
+    terminal.print_overview(verdicts, console)
     for line in written:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     if reports.lost:

@@ -14,6 +14,7 @@ from mha_parity.core.option_values import (
     dtypes,
     feature_pairs,
     mask_meanings,
+    module_names,
     nonnegative_integer,
     one_of,
     policy,
@@ -53,7 +54,7 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "timeout": _flag("seconds a call may take (%(default)s)", "S", positive_number),
     "memory": _flag("memory the target may take (%(default)s)", "GIB", positive_number),
     "in-process": _flag("run the target here, for debuggers; protects from nothing"),
-    "forbid": _flag("fail a target that computes through these modules", "A,B", comma_list),
+    "forbid": _flag("fail a target that computes through these modules", "A,B", module_names),
     "fully-masked": _flag(
         "what rows without a visible key must be: nan, zero, uniform (default: only named)",
         "POLICY",

@@ -68,6 +68,14 @@ def comma_list(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def module_names(text: str) -> tuple[str, ...]:
+    """Return the names of modules in a comma-separated list, which has one."""
+    names = comma_list(text)
+    if not names:
+        raise argparse.ArgumentTypeError(f"got {text!r}, but should be names of modules: A,B")
+    return names
+
+
 def mask_meanings(text: str) -> tuple[tuple[str, str], ...]:
     """Return the (parameter, meaning) pairs of a list such as ``mask=keeps:(N,1,L,S)``."""
     pairs = []

@@ -58,6 +58,18 @@ def print_verdict(verdict: Verdict, console: Console, *, verbose: bool = False) 
     console.print()
 
 
+def print_overview(verdicts: Sequence[Verdict], console: Console) -> None:
+    """Print a line for each of several verdicts, where one of them does not hold."""
+    if len(verdicts) < 2 or all(each.outcome is Outcome.PASS for each in verdicts):
+        return
+    page = ReportText(console.width)
+    for each in verdicts:
+        page.lines += page.wrapped(_closing(each))
+    for line in page.lines:
+        console.print(line, soft_wrap=True)
+    console.print()
+
+
 def _headline(verdict: Verdict) -> Panel:
     colour = wording.COLOUR[verdict.outcome.value]
     sentence = Text(verdict.sentence, style=f"bold {colour}")

@@ -118,7 +118,7 @@ def _without_name(text: str, path: Path) -> str:
     try:
         names = public_names(path)
     except SyntaxError as error:
-        return f"which is no valid Python: {error.msg} [{path.name}:{error.lineno}]."
+        return f"which is no valid Python: {error.msg} [{path.name}:{error.lineno or 1}]."
     except TargetError:
         raise
     except (OSError, ValueError) as error:
@@ -174,7 +174,7 @@ def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType
     except TargetError:
         raise
     except SyntaxError as error:
-        where = f"{error.filename}:{error.lineno}"
+        where = f"{error.filename or place}:{error.lineno or 1}"
         raise TargetError(
             f"got the target {text!r}, but {place} is no valid Python: {error.msg} [{where}]."
         ) from None

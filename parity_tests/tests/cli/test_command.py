@@ -129,9 +129,14 @@ def test_a_run_without_a_verdict_leaves_with_3(said: Callable[[str], Said]) -> N
     "targets", ["projected.py:f wrong_scale.py:f", "wrong_scale.py:f projected.py:f"]
 )
 def test_the_worst_of_several_targets_decides(said: Callable[[str], Said], targets: str) -> None:
-    """Two targets in one call are both judged; one that fails, first or last, leaves with 1."""
+    """Two targets in one call are both judged; one that fails, first or last, leaves with 1.
+
+    The end of the output has a line for each.
+    """
     status, output, _ = said(f"check {targets} --in-process --cases 20")
     assert 1 == status
+    signs = [line[:2] for line in output.splitlines() if line.startswith((" ✓ P", " ✗ P"))]
+    assert [" ✓" if "projected" in each else " ✗" for each in targets.split()] == signs[-2:]
     assert "projected.py:f equals torch" in output
     assert "wrong_scale.py:f" in output
 

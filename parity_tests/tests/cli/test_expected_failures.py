@@ -59,6 +59,19 @@ def test_misspelt_entries_are_refused(pytester: pytest.Pytester, run: RunPytest)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_entries_in_another_encoding_are_refused(
+    pytester: pytest.Pytester, run: RunPytest, encoding: str
+) -> None:
+    """A mark of the byte order is no part of the first entry; what is no UTF-8 is one sentence."""
+    listed = pytester.path / "known.txt"
+    listed.write_text("heads=mony\n", encoding=encoding)
+    result = run(RIGHT, "--mha-parity-xfail", str(listed))
+    said = "is not in UTF-8; save it in UTF-8." if encoding == "utf-16" else "got 'heads=mony', *"
+    result.stderr.fnmatch_lines([f"ERROR: mha-parity: *{said}"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
 def test_a_known_bug_is_green(pytester: pytest.Pytester, run: RunPytest) -> None:
     """With what differs and the run itself listed, nothing is red."""
     listed = pytester.makefile(".txt", known="heads=many  # our scale\nall-cases\n")

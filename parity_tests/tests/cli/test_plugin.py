@@ -196,6 +196,13 @@ def test_without_a_target_there_are_no_features(
     assert {"passed": 1} == outcomes(run_pytest())
 
 
+def test_several_targets_are_refused(run: RunPytest) -> None:
+    """Kills the last of them judged alone, without a word of the others."""
+    result = run(RIGHT, "--mha-parity-target", "other.py:f")
+    result.stderr.fnmatch_lines(["ERROR: mha-parity: got 2 targets (*), but one run of pytest *"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
 def test_a_file_of_several_functions_needs_one(pytester: pytest.Pytester, run: RunPytest) -> None:
     """Which of them is meant cannot be known: the names are said."""
     pytester.makepyfile(several="def one(q, k): ...\n\n\ndef two(q, k): ...\n")

@@ -38,6 +38,7 @@ REFUSED: list[tuple[Callable[[str], Any], str, str]] = [
     (values.dtypes, "float23", "no such dtype; did you mean 'float32'?"),
     (values.policy, "?", "known are nan, zero, uniform"),
     (values.mask_meanings, "m", "but should be NAME=keeps"),
+    (values.module_names, " ,", "but should be names of modules"),
     (values.mask_meanings, "m=hide:(1,S)", "did you mean 'hides'?"),
     (values.feature_pairs, "causal", "but should be AXIS=VALUE"),
     (values.feature_pairs, "attn=casual", "no such value of attn; did you mean 'causal'?"),

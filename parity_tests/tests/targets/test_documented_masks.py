@@ -227,3 +227,20 @@ def test_a_mask_that_is_documented_as_added_gets_floats(name: str, outcome: Outc
     assert outcome is verdict.outcome, verdict
     noted = any("its documentation says that `attn_mask` is added" in n for n in verdict.notes)
     assert (name != "unsaid") is noted
+
+
+@pytest.mark.parametrize(
+    ("text", "hides"),
+    [
+        ("In a boolean mask True means *not allowed*, a floating point mask is added.", True),
+        ("Both masks are boolean; True keeps the key.", False),
+        ("A boolean mask may be passed.", None),
+    ],
+)
+def test_what_is_said_of_all_boolean_masks_is_said_of_each(text: str, hides: bool | None) -> None:
+    """A sentence of all masks is read where there is no entry of the one."""
+
+    def entry() -> None: ...
+
+    entry.__doc__ = f"Attend.\n\n    Masks follow torch's module. {text}"
+    assert documented_hides(entry, entry, "attn_mask") is hides

@@ -156,6 +156,16 @@ def test_an_unknown_shape_is_one_sentence() -> None:
         bind(subject, masks=(("mask", "keeps:(Q)"),))
 
 
+@pytest.mark.parametrize("meaning", ["keeps", "hides"])
+def test_a_meaning_of_true_is_refused_for_a_mask_that_is_added(meaning: str) -> None:
+    """Both were accepted, and neither was asked: a True that is added hides nothing."""
+    subject = load.load(f"{SUBJECTS}/mask_meanings.py:Adds")
+    with pytest.raises(ValueError, match=r"`mask` is added to the scores, where a True neither"):
+        bind(subject, masks=(("mask", meaning),))
+    bound = bind(subject, masks=(("mask", "additive"),))
+    assert {"float2d"} <= {*bound.offer["attn"]}
+
+
 def test_a_mask_whose_content_does_nothing_is_not_taken_for_lengths() -> None:
     """Any mask makes it causal: no meaning is found, and the verdict stays open."""
     verdict = judged("causal_whatever")

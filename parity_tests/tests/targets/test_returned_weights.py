@@ -43,12 +43,13 @@ def test_scores_are_no_weights() -> None:
     assert Outcome.PASS == judged("ReturnsScores").outcome
 
 
-def test_scores_by_name_are_no_weights_either() -> None:
-    """What is named as scores is not judged as weights, and the reason says so."""
-    verdict = judged_scores("Logits")
+@pytest.mark.parametrize(("target", "name"), [("Logits", "qk"), ("with_log_weights", "logw")])
+def test_scores_by_name_are_no_weights_either(target: str, name: str) -> None:
+    """What is named as scores, or logarithms, is not judged as weights, and the reason says so."""
+    verdict = judged_scores(target)
     assert Outcome.PASS == verdict.outcome, verdict
     (row,) = [r for r in verdict.features if (r.axis, r.value) == ("weights", "per_head")]
-    assert "what comes with the output is `qk`: no weights" in row.reason
+    assert f"what comes with the output is `{name}`: no weights" in row.reason
 
 
 @pytest.mark.parametrize(

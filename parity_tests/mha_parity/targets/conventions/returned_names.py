@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
 
-SCORES = re.compile(r"(^|_)(qk|scores?|logits?|energy|energies)(_|$)", re.IGNORECASE)
+SCORES = re.compile(
+    r"(^|_)(qk|scores?|logits?|energy|energies"
+    r"|log_?(w|weights?|p|probs?|probabilities|attn|attention|alphas?))(_|$)",
+    re.IGNORECASE,
+)
 
 
 def named_scores(entry: Any, found: Array | None) -> str:
     """Return the name of what is returned as scores, "" where it is, or may be, weights.
 
-    Its name is one of scores, and some element is negative, as no weight is: Whisper's layer
+    Its name is one of scores or logarithms, and some element is negative, as no weight is: Whisper
     returns its logits beside the output.
     """
     if found is None or not (np.asarray(found) < 0).any():

@@ -114,7 +114,11 @@ _WITHIN = re.compile(
     re.IGNORECASE,
 )
 # What is said of several masks at once.
-_ALL_MASKS = re.compile(r"\b(?:both|all|each|two)\b[^.]*\bmasks\b[^.]*(?=\.|$)", re.IGNORECASE)
+_ALL_MASKS = re.compile(
+    r"\b(?:both|all|each|two)\b[^.]*\bmasks\b[^.]*(?=\.|$)"
+    r"|\bin (?:a )?bool(?:ean)? masks?,? (?P<of_booleans>[^.;]*)",
+    re.IGNORECASE,
+)
 
 
 def documented_hides(subject: Any, entry: Any, name: str, *, clauses: int = 1) -> bool | None:
@@ -127,7 +131,7 @@ def documented_hides(subject: Any, entry: Any, name: str, *, clauses: int = 1) -
         text = inspect.getdoc(each) or ""
         said = _meanings_in(_said(text, name))
         if not said and "mask" in name.lower() and (every := _ALL_MASKS.search(text)):
-            said = _meanings_in(every[0])
+            said = _meanings_in(every["of_booleans"] or every[0])
         if len(said) >= clauses and len({*said}) == 1:
             return said[0]
     return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, ONE_SAMPLE, Role
 from mha_parity.targets.masks.documented import (
     documents_booleans,
@@ -19,6 +19,7 @@ from mha_parity.targets.masks.documented_rows import documents_a_key, documents_
 from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
 from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
+    ADDED,
     LENGTHS,
     SWITCH,
     VALUES,
@@ -122,7 +123,9 @@ def _found(
     def found(parameter: Parameter) -> MaskSearchResult:
         asked = requirement(convention, parameter)
         result = search(experiments, parameter, asked)
-        if parameter.name not in convention.mask_meanings:
+        if parameter.name in convention.mask_meanings:
+            _require_marks(result, convention.mask_meanings[parameter.name])
+        else:
             result = without_floats(subject, entry, result, asked.said)
         return with_documented_integers(subject, entry, square, result)
 
@@ -131,6 +134,23 @@ def _found(
     if any(taken.kind == SWITCH for each in results for taken in each.taken):
         results = tuple(replace(each, replaces_causal=False) for each in results)  # it has the rule
     return _by_inputs(convention, layout, results)
+
+
+def _require_marks(result: MaskSearchResult, given: str) -> None:
+    """Make sure that a mask of a given meaning of True is not added to the scores alone.
+
+    Raises
+    ------
+    TargetError
+        It takes floats that are added, of which a True hides nothing and keeps nothing.
+
+    """
+    meaning, name = given.partition(":")[0], result.parameter.name
+    if meaning != "additive" and {each.kind for each in result.taken} == {ADDED}:
+        raise TargetError(
+            f"got --masks {name}={given}, but `{name}` is added to the scores, where a True "
+            f"neither hides nor keeps; leave the option out, or say {name}=additive."
+        )
 
 
 def _by_inputs(
