@@ -73,6 +73,11 @@ class _DividesByP(_Steps):
         return 1 / p if p else 1
 
 
+class _Sharpens(_Steps):
+    def weights(self, logits, even, p):
+        return super().weights(logits * (2 if p else 1), even, p)
+
+
 class _DropsLogits(_Steps):
     def weights(self, logits, even, p):
         return super().weights(np.where(even >= p, logits, -np.inf), even, p)
@@ -131,6 +136,7 @@ drops_logits = _function(_DropsLogits())
 zeroes_logits = _function(_ZeroesLogits())
 drops_output = _function(_DropsOutput())
 keeps_p = _function(_KeepsP())
+sharpens = _function(_Sharpens())
 divides_by_zero = _function(_DividesByZero())
 shows_clean = _function(_ShowsClean())
 

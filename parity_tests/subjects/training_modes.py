@@ -46,6 +46,16 @@ class DropsByDefault(AsInEvaluation):
         super().__init__(embed_dim, num_heads, 0.5)
 
 
+class DropsAlways(AsInEvaluation):
+    """Wrong: it drops in evaluation as well."""
+
+    def eval(self):
+        """Leave its dropout in training."""
+        super().eval()
+        self.dropout.train()
+        return self
+
+
 class CausalWhereNotTold(nn.Module):
     """Right: it hides the keys behind a row, counted behind the rows of its cache."""
 

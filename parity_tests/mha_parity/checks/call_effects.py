@@ -273,7 +273,7 @@ class MonitoredCandidate:
         prepare = self.bound.with_dropout(problem, dropout.P)
         if prepare is not None:
             evaluated = self._answer(problem, prepare(False)).output
-            yield dropout.dropout_off(kept.output, evaluated)
+            yield dropout.dropout_off(problem, kept.output, evaluated)
 
     def _by_old_weights(self, problem: Problem, other: Problem, again: Array) -> str:
         """Say that an answer is the one by the weights that were loaded before, where it is."""

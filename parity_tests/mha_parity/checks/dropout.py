@@ -22,6 +22,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.cases.variants import plain_variant
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.dropout_gradients import check_dropout_gradients
 from mha_parity.core.candidate import REMARK
 from mha_parity.core.compare import (
@@ -113,7 +114,7 @@ def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
     if clean.output.shape != unit.output_shape:
         return
     first, between, again = (_answer(bound, unit, prepare(mode)) for mode in (True, False, True))
-    yield dropout_off(clean.output, between.output)
+    yield dropout_off(unit, clean.output, between.output)
     if first.output.shape != clean.output.shape:
         return
     if equal_up_to_rounding(clean.output, first.output):
@@ -131,10 +132,17 @@ def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
         yield from _everything(bound, problem)
 
 
-def dropout_off(clean: Array, evaluated: Array) -> str:
+def dropout_off(problem: Problem, clean: Array, evaluated: Array) -> str:
     """Return the finding on an answer in eval mode, compared with a layer without dropout."""
     if equal_up_to_rounding(clean, evaluated):
         return "dropout off"
+    tell_compared(
+        "dropout off",
+        ComparedCall("a layer without dropout", problem, clean),
+        ComparedCall(
+            f"one with dropout {P} in eval mode, drawn anew each time", problem, evaluated
+        ),
+    )
     difference = describe_difference(clean, evaluated)
     return f"dropout off: {difference} from a layer without dropout."
 
@@ -227,7 +235,8 @@ def weight_findings(bound: Convention, trained: TrainingModeAnswer, number: int)
     if not trained.rescaled:
         yield wrong_factor(trained)
         return
-    yield from ("dropout after the softmax", "dropout rescales", _rate(trained, number))
+    yield from (OTHER_WEIGHTS, "dropout after the softmax", "dropout rescales")
+    yield _rate(trained, number)
     if bound.drops_as_torch:
         yield from _returned(trained)
     kept = ~trained.zero / (1 - P)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.check_result import CheckResult, Place
@@ -127,7 +125,7 @@ class CaseDetail:
 
     ``error_units`` are the output's errors over the allowed ones, (N, L, G, W) with G groups of
     heads; None where the answer has another shape. ``call`` is the target's call as Python,
-    ``compared`` by the name of a failed check the calls that its finding compares.
+    ``compared`` the names of failed checks, each with the calls that a finding of it compares.
     """
 
     case: Case
@@ -137,4 +135,4 @@ class CaseDetail:
     comparison: Comparison | None = None
     error_units: Array | None = None
     call: str = ""
-    compared: Mapping[str, str] = field(default_factory=dict)
+    compared: tuple[tuple[str, str], ...] = ()

@@ -39,9 +39,7 @@ def print_case(detail: CaseDetail, target: str, console: Console) -> None:
     for part in _pictures(detail, console.width):
         page.lines += [Text(), *part]
     page.block([pair for each in detail.check_results for pair in _judged(each)])
-    page.block(
-        [(f"calls compared by {name}", Text(text)) for name, text in detail.compared.items()]
-    )
+    page.block([(f"calls compared by {check}", Text(text)) for check, text in detail.compared])
     page.lines.append(Text())
     page.lines += page.wrapped(_closing(detail, target))
     for line in page.lines:

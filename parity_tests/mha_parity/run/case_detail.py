@@ -44,7 +44,7 @@ def case_detail(
         comparison=first_comparison(result),
         error_units=units,
         call=next((text for check, text in told if not check), ""),
-        compared={check: text for check, text in told if check in failing},
+        compared=tuple((check, text) for check, text in told if check in failing),
     )
 
 

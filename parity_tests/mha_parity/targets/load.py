@@ -106,9 +106,15 @@ def _incomplete(text: str) -> str:
     beside = [f"{text}{suffix}" for suffix in sorted(SUFFIXES, reverse=True)]
     if files := [each for each in beside if Path(each).expanduser().is_file()]:
         return f"but should be {FORMS}; did you mean {files[0]}?"
-    if DOTTED.fullmatch(text):
-        return f"but should be {FORMS}; did you mean {':'.join(text.rsplit('.', 1))}?"
-    return f"but should be {FORMS}."
+    return _dotted(text) if DOTTED.fullmatch(text) else f"but should be {FORMS}."
+
+
+def _dotted(text: str) -> str:
+    """Say what a module without a name lacks, or that a name was joined to it by a dot."""
+    module = Path(text.replace(".", "/") + ".py")
+    if module.is_file():
+        return _without_name(text, module).replace("is a file", "is a module")
+    return f"but should be {FORMS}; did you mean {':'.join(text.rsplit('.', 1))}?"
 
 
 def _without_name(text: str, path: Path) -> str:

@@ -58,6 +58,7 @@ def told_by(target: str, cases: int) -> dict[str, str]:
         ("context_widths.py:ScaledByContext", context_widths.NAME, "one width for both"),
         ("value_widths.py:ScaledByValues", value_widths.NAME, "one width for both"),
         ("windows.py:sides_exchanged_from_31", windows.NAME, "without a window"),
+        ("training_modes.py:DropsAlways", "dropout off", "in eval mode, drawn anew each time"),
     ],
 )
 def test_a_finding_tells_what_it_compares(target: str, name: str, said: str) -> None:

@@ -29,6 +29,7 @@ WRONG = {
     "dropping.py:drops_logits": ("dropout after the softmax", "drop weights, and not logits"),
     "dropping.py:zeroes_logits": ("dropout after the softmax", "drop weights, and not logits"),
     "dropping.py:drops_output": ("dropout on the weights", "drop weights, and not elements"),
+    "dropping.py:sharpens": (dropout.OTHER_WEIGHTS, "and by no common factor"),
     "dropping.py:keeps_p": ("dropout rate", "weights are dropped, but 0.25 is the dropout"),
     "dropping.py:divides_by_zero": ("dropout of everything", "the output is NaN"),
     "dropping.py:shows_clean": ("dropped weights returned", "from those in use"),

@@ -42,8 +42,12 @@ def said(answer: TrainingModeAnswer, *, drops_as_torch: bool = True) -> list[str
     return list(dropout.weight_findings(bound, answer, 1))
 
 
+OTHERS = np.exp(2 * LOGITS) / np.exp(2 * LOGITS).sum(axis=-1, keepdims=True)
 RIGHT = np.where(KEPT, WEIGHTS / (1 - P), 0)
-HELD = ["dropout on the weights", "dropout after the softmax", "dropout rescales", "dropout rate"]
+HELD = [
+    "dropout on the weights", "weights in training", "dropout after the softmax",
+    "dropout rescales", "dropout rate",
+]  # fmt: skip
 
 
 def test_right_dropout_holds_each_check() -> None:
@@ -85,10 +89,14 @@ def test_a_kept_weight_may_be_off_by_another_order_of_sums(off: float, right: bo
             np.where(KEPT, WEIGHTS, 0) / np.where(KEPT, WEIGHTS, 0).sum(axis=-1, keepdims=True),
             "dropout after the softmax: ",
         ),
+        (np.where(KEPT, OTHERS / (1 - P), 0), "weights in training: the weights that dropout 0.25"),
     ],
 )
 def test_a_wrong_factor_is_named(dropped: Array, name: str) -> None:
-    """Sums of rows that stay say that logits were dropped; else the median factor is said."""
+    """Sums of rows that stay say that logits were dropped; else the factor is said, if it is one.
+
+    Kills a factor that is the median of unlike ones.
+    """
     held, finding = said(trained(dropped))
     assert "dropout on the weights" == held
     assert finding.startswith(name), finding

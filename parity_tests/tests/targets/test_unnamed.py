@@ -99,6 +99,20 @@ def test_a_file_without_names_says_why(tmp_path: Path, name: str, text: str, sai
         load(str(path))
 
 
+def test_a_module_without_a_name_is_no_attribute_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kills `package:module` as the hint, which names no attention either."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/inner.py").write_text("class Attention: ...\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    said = r"which is a module, but .* name Attention, as in: .* package\.inner:Attention\.$"
+    with pytest.raises(TargetError, match=said):
+        load("package.inner")
+    with pytest.raises(TargetError, match=r"did you mean package\.inner:Attention\?$"):
+        load("package.inner.Attention")
+
+
 def test_a_file_of_another_kind_is_no_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
