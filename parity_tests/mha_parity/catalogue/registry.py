@@ -42,7 +42,7 @@ class Bug:
     """A wrong attention and its story.
 
     ``title`` is a clause that says what the candidate does; ``wrong`` and ``right`` are formulas or
-    code; ``needs`` are features without which it cannot show (axis -> one of these values);
+    code; ``needs`` are features with which it is sure to show (axis -> one of these values);
     ``equivalent`` is the proof, where outputs cannot differ on any problem drawn here;
     ``beyond`` says why the cases drawn here cannot be counted on to show it;
     ``plain`` is false where the answer to a plain call is right (dropout, inputs torch refuses);

@@ -75,7 +75,7 @@ def bug_rows(bug: Bug) -> Iterator[tuple[str, Text]]:
     yield "wrong", Text(bug.wrong, style="red")
     yield "shows", Text(bug.visible_when)
     if bug.needs:
-        yield "hidden", Text(f"unless the problem has: {_needed(bug)}")
+        yield "surest", Text(f"where the problem has: {_needed(bug)}")
     if bug.equivalent:
         yield "proof", Text(f"equal: {bug.equivalent}")
     if bug.beyond:

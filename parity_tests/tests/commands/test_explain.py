@@ -40,7 +40,7 @@ def test_a_story_is_whole() -> None:
     text = words("\n".join(lines))
     for part in (bug.title, bug.right, bug.wrong, bug.visible_when, bug.remedy, *bug.sources):
         assert part in text
-    assert "hidden unless the problem has: scale 1/sqrt(head_dim); and: several heads" in text
+    assert "surest where the problem has: scale 1/sqrt(head_dim); and: several heads" in text
     assert re.search(r"It shows in [1-9]\d* of \d+ cases", text)
     assert "The smallest found: qkv-" in text
 
