@@ -79,17 +79,14 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def _target(config: pytest.Config) -> str | None:
     """Return the target; a file that defines one function or class gets its name.
 
-    The command and ``assert_parity`` take it the same way. Of several none is judged, rather than
-    the last one alone.
+    The command and ``assert_parity`` take it the same way.
     """
     targets: list[str] | None = config.getoption("--mha-parity-target")
     if targets is None:
         return None
     if len(targets) > 1:
-        raise pytest.UsageError(
-            f"mha-parity: got {len(targets)} targets ({', '.join(targets)}), but one run of pytest "
-            "judges one; run it once for each, or let a test of your own assert_parity each."
-        )
+        said = f"got {', '.join(targets)}, but one run of pytest judges one target"
+        raise pytest.UsageError(f"mha-parity: {said}; run it once for each.")
     from mha_parity.targets.unnamed import with_only_name
 
     return with_only_name(targets[0])
@@ -386,9 +383,7 @@ def _expected(name: str | None) -> Mapping[str, str]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise pytest.UsageError(
-            f"mha-parity: the file {name} of expected failures is not in UTF-8; save it in UTF-8."
-        ) from None
+        raise pytest.UsageError(f"mha-parity: {name} is not in UTF-8; save it so.") from None
     for line in text.splitlines():
         feature, _, reason = (part.strip() for part in line.partition("#"))
         if feature:

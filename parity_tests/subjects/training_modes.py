@@ -56,7 +56,7 @@ class DropsAlways(AsInEvaluation):
         return self
 
 
-class CausalWhereNotTold(nn.Module):
+class CausalByDefault(nn.Module):
     """Right: it hides the keys behind a row, counted behind the rows of its cache."""
 
     behind_the_cache = True
@@ -80,13 +80,13 @@ class CausalWhereNotTold(nn.Module):
         return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2)), (k, v)
 
 
-class CausalFromTheFirstKey(CausalWhereNotTold):
+class CausalFromTheFirstKey(CausalByDefault):
     """Wrong: with a cache the rule counts the new rows from the first key."""
 
     behind_the_cache = False
 
 
-class Masked(CausalWhereNotTold):
+class Masked(CausalByDefault):
     """Right: a mask hides keys, which the causal rule does not."""
 
     def forward(self, x, mask=None, past_kv=None):

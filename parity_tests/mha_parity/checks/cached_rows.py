@@ -156,7 +156,7 @@ class CachedSequences:
         whole = self.sequences[place]
         first = rows(whole, 0, self.begin)
         others = range(self.begin, before)
-        also = ", the other sequence in turn with it" if len(self.sequences) > 1 else ""
+        also = ", the other sequence row by row with it" if len(self.sequences) > 1 else ""
         begin = "row 0 begins" if self.begin == 1 else f"rows 0 to {self.begin - 1} begin"
         tell_compared(
             NAME,

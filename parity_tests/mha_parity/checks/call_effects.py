@@ -19,7 +19,7 @@ from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index
 from mha_parity.checks import altered_problems, dropout, further_problems, state
 from mha_parity.checks.altered_problems import other_problem
 from mha_parity.checks.call_sequence import copied
-from mha_parity.checks.compared_calls import ComparedCall, compared_calls_told, tell_compared
+from mha_parity.checks.compared_calls import ComparedCall, compared_calls_reported, tell_compared
 from mha_parity.checks.forbidden_modules import ForbiddenModules
 from mha_parity.checks.seeded_calls import seeded_call, seeds_again
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
@@ -120,7 +120,7 @@ class MonitoredCandidate:
             with (
                 attributed(self.bound.subject),
                 as_they_stand(on=repeated),
-                compared_calls_told(self._tell),
+                compared_calls_reported(self._tell),
             ):
                 return self._monitored(problem, repeated=repeated)
         finally:  # a call that raises leaves nothing to the next, and no further call does

@@ -1,6 +1,6 @@
 """The calls that a finding compares, as text for whoever replays the case.
 
-A check that compares calls of its own tells them where it finds something. Nobody listens in a run.
+A check that compares calls of its own tells them where it finds something. A run ignores them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ComparedCall(NamedTuple):
 
 
 @contextmanager
-def compared_calls_told(tell: Tell | None) -> Iterator[None]:
+def compared_calls_reported(tell: Tell | None) -> Iterator[None]:
     """Have ``tell`` called with a check and the calls that a finding of it compares, as text."""
     token = _tell.set(tell)
     try:
@@ -44,14 +44,14 @@ def compared_calls_told(tell: Tell | None) -> Iterator[None]:
 
 
 def tell_compared(check: str, *calls: ComparedCall) -> None:
-    """Tell the calls that a finding of a check compares, where somebody listens."""
+    """Tell the calls that a finding of a check compares to a replay; a run ignores them."""
     tell = _tell.get()
     if tell is not None:
         tell(check, "\n".join(_lines(calls)))
 
 
 def _lines(calls: Sequence[ComparedCall]) -> Iterator[str]:
-    """Yield the calls in turn, each with the arrays that are others than in the call before."""
+    """Yield each call with the arrays that are others than in the call before."""
     latest: dict[str, Array] = {}
     for number, call in enumerate(calls, start=1):
         yield f"{number}. {call.said}"

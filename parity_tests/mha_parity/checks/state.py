@@ -213,17 +213,13 @@ def _tell_departure(
     check: str = "statelessness",
 ) -> None:
     """Tell the calls of one object, and that of a new one which answers the last otherwise."""
-    expected = sequence.expected(step.problem)
-    output = None if found.answer is None else found.answer.output
+    answers = found.answer, sequence.expected(step.problem)
+    output, expected = (None if each is None else each.output for each in answers)
     tell_compared(
         check,
         *(ComparedCall(f"an object is asked {each}", each.problem) for each in earlier),
         ComparedCall(f"{'then' if earlier else 'an object is asked'} {step}", step.problem, output),
-        ComparedCall(
-            f"a new object is asked {step.said}",
-            step.problem,
-            None if expected is None else expected.output,
-        ),
+        ComparedCall(f"a new object is asked {step.said}", step.problem, expected),
     )
 
 

@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, cast
 
 from mha_parity.cases.clashes import can_coexist
-from mha_parity.checks.compared_calls import compared_calls_told
+from mha_parity.checks.compared_calls import compared_calls_reported
 from mha_parity.core.case import parse
 from mha_parity.core.errors import UsageError
 from mha_parity.oracle.recorded import NotRecordedError, problem_of, using_record
@@ -73,18 +73,18 @@ def replay(
         require_offered(case, candidate.offer, target)
         require_solvable(case, candidate.facts.own_weights)
         settings = settings_of(options, zero_rows=candidate.facts.zero_rows)
-        told: list[tuple[str, str]] = []
+        reported: list[tuple[str, str]] = []
 
         def tell(check: str, text: str) -> None:
-            told.append((check, text))
+            reported.append((check, text))
 
         if (describe := getattr(candidate, "describe_calls", None)) is not None:
             describe(tell)
         asked = DebuggedCandidate(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
-        with compared_calls_told(tell):  # of a relation, whose calls are compared here
+        with compared_calls_reported(tell):  # of a relation, whose calls are compared here
             case_result = run_case(asked, case, settings)
         picture = draw_picture(candidate, case_result, settings) if display else None
-    detail = case_detail(case_result, settings, told)
+    detail = case_detail(case_result, settings, reported)
     case_view.print_case(detail, target, console)
     if display and picture:
         display(picture)

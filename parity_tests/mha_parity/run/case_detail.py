@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 def case_detail(
-    result: CaseResult, settings: JudgeSettings, told: Sequence[tuple[str, str]] = ()
+    result: CaseResult, settings: JudgeSettings, reported: Sequence[tuple[str, str]] = ()
 ) -> CaseDetail:
     """Return what ``replay`` prints of a case; the arrays only where the target answered.
 
-    ``told`` are the target's call as Python, after "", and the calls that a finding of a check
+    ``reported`` are the target's call as Python, after "", and the calls that a finding of a check
     compares, after its name.
     """
     units = None
@@ -43,8 +43,8 @@ def case_detail(
         problem=result.problem,
         comparison=first_comparison(result),
         error_units=units,
-        call=next((text for check, text in told if not check), ""),
-        compared=tuple((check, text) for check, text in told if check in failing),
+        call=next((text for check, text in reported if not check), ""),
+        compared=tuple((check, text) for check, text in reported if check in failing),
     )
 
 

@@ -55,7 +55,7 @@ from mha_parity.checks.cached_rows import (
     check_cached_rows,
 )
 from mha_parity.checks.call_effects import MonitoredCandidate
-from mha_parity.checks.compared_calls import compared_calls_told
+from mha_parity.checks.compared_calls import compared_calls_reported
 from mha_parity.core.candidate import REMARK
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
@@ -121,13 +121,13 @@ def test_wrong_rows_are_found(kind: type, said: str) -> None:
 )
 def test_a_wrong_row_tells_the_calls_before_it(kind: type, calls: list[str]) -> None:
     """The call that begins the cache, those that go on with it, and the whole without one."""
-    told: list[str] = []
-    with compared_calls_told(lambda _, text: told.append(text)):
+    reported: list[str] = []
+    with compared_calls_reported(lambda _, text: reported.append(text)):
         findings(kind)
-    said = [line for line in told[0].splitlines() if line[0].isdigit()]
+    said = [line for line in reported[0].splitlines() if line[0].isdigit()]
     pairs = zip(said, enumerate(calls, start=1), strict=True)
     assert all(line.startswith(f"{number}. {call}") for line, (number, call) in pairs), said
-    assert 2 == told[0].count("   output  ")
+    assert 2 == reported[0].count("   output  ")
 
 
 def test_key_heads_that_a_cache_holds_are_grouped_too() -> None:

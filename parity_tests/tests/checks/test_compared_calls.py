@@ -18,7 +18,7 @@ from mha_parity.checks import (
     value_widths,
     windows,
 )
-from mha_parity.checks.compared_calls import ComparedCall, compared_calls_told, tell_compared
+from mha_parity.checks.compared_calls import ComparedCall, compared_calls_reported, tell_compared
 from mha_parity.checks.metamorphic import batch_permutation, judge_relation
 from mha_parity.commands.replay import replay
 from mha_parity.core.case import Case
@@ -31,19 +31,19 @@ from subject_checks import SUBJECTS, check_subject, load_subject
 STATE = "statelessness"
 
 
-def told_by(target: str, cases: int) -> dict[str, str]:
+def reported_by(target: str, cases: int) -> dict[str, str]:
     """Return by the check what a run tells first."""
     options = Options(cases=cases, diagnose=False, shrink=False, dtypes=("float64",))
     candidate = bind_in_process(load_subject(target), options)
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
 
     def tell(check: str, text: str) -> None:
-        told.setdefault(check, text)
+        reported.setdefault(check, text)
 
     candidate.describe_calls(tell)
-    with compared_calls_told(tell):
+    with compared_calls_reported(tell):
         check(candidate, options)
-    return told
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def told_by(target: str, cases: int) -> dict[str, str]:
 )
 def test_a_finding_tells_what_it_compares(target: str, name: str, said: str) -> None:
     """Both calls with their words, inputs and outputs."""
-    text = told_by(target, 40 if "few_queries" in target else 14)[name]
+    text = reported_by(target, 40 if "few_queries" in target else 14)[name]
     assert said in text
     assert text.startswith("1. ")
     assert "\n2. " in text
@@ -77,11 +77,11 @@ def test_a_relation_tells_both_outputs_and_what_the_second_should_be() -> None:
     related = batch_permutation(problem)
     assert related is not None
     first = reference_answer(problem).output
-    told: list[tuple[str, str]] = []
-    with compared_calls_told(lambda check, text: told.append((check, text))):
+    reported: list[tuple[str, str]] = []
+    with compared_calls_reported(lambda check, text: reported.append((check, text))):
         for second in (first[::-1], first):
             judge_relation(problem, np.full_like(first, 1e-12), first, second, "batch", related)
-    ((name, text),) = told
+    ((name, text),) = reported
     assert "batch" == name
     assert ["1. the case", "2. the samples reversed", "3. what that should be by the first"] == [
         line for line in text.splitlines() if line[0].isdigit()
@@ -92,7 +92,7 @@ def test_a_relation_tells_both_outputs_and_what_the_second_should_be() -> None:
 def test_an_array_is_shown_where_it_is_another_than_in_the_call_before() -> None:
     """Names of one array are in one line; flags of the call are said; large arrays are summed up.
 
-    Nothing is told where nobody listens.
+    Nothing is formatted without a listener.
     """
     case = Case(seed=3, batch=1, queries=2, keys=2, heads_count=1, head_dim=1, projection="none")
     given = dict.fromkeys(("w_q", "w_k", "w_v"))
@@ -103,8 +103,8 @@ def test_an_array_is_shown_where_it_is_another_than_in_the_call_before() -> None
         ComparedCall("then", causal, np.zeros((1, 20, 5))),
     )
     tell_compared("any", *calls)
-    told: list[tuple[str, str]] = []
-    with compared_calls_told(lambda check, text: told.append((check, text))):
+    reported: list[tuple[str, str]] = []
+    with compared_calls_reported(lambda check, text: reported.append((check, text))):
         tell_compared("any", *calls)
     row = [f"     {value:.5g}" for value in problem.query.ravel()]
     assert [(
@@ -114,7 +114,7 @@ def test_an_array_is_shown_where_it_is_another_than_in_the_call_before() -> None
             "   output  float64(1,2,1)", "     0", "     0",
             "2. then", "   is_causal  True", "   output  float64(1,20,5)  from 0 to 0",
         ]),
-    )] == told  # fmt: skip
+    )] == reported  # fmt: skip
 
 
 @pytest.mark.parametrize("in_process", [False, True], ids=["isolated", "here"])

@@ -14,9 +14,7 @@ from subject_checks import checks_of
 judged = checks_of("training_modes.py", cases=20, dtypes=("float64",))
 
 
-@pytest.mark.parametrize(
-    "name", ["AsInEvaluation", "DropsByDefault", "CausalWhereNotTold", "Forgets"]
-)
+@pytest.mark.parametrize("name", ["AsInEvaluation", "DropsByDefault", "CausalByDefault", "Forgets"])
 def test_right_ones_pass(name: str) -> None:
     """Dropout is drawn, a cache moves the causal rule, and a reset begins a sequence."""
     verdict = judged(name)

@@ -67,7 +67,7 @@ def test_entries_in_another_encoding_are_refused(
     listed = pytester.path / "known.txt"
     listed.write_text("heads=mony\n", encoding=encoding)
     result = run(RIGHT, "--mha-parity-xfail", str(listed))
-    said = "is not in UTF-8; save it in UTF-8." if encoding == "utf-16" else "got 'heads=mony', *"
+    said = "is not in UTF-8; save it so." if encoding == "utf-16" else "got 'heads=mony', *"
     result.stderr.fnmatch_lines([f"ERROR: mha-parity: *{said}"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 

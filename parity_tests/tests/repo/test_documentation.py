@@ -160,7 +160,8 @@ def test_the_page_on_replaying_replays(
     for cell in cells(path.read_text(encoding="utf-8")):
         exec(compile(cell, "replay.md", "exec"), names)  # noqa: S102  (the page's own lines)
         said.append(capsys.readouterr().out)
-    report, failing, holding = said
+    report, failing, holding, compared = said
+    assert " calls compared by statelessness\n" in compared
 
     case = re.search(r"replay +mha-parity replay (\S+) attention\.py:f", report)
     assert case is not None
