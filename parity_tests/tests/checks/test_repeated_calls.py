@@ -13,6 +13,20 @@ from mha_parity.checks.state import REPEATS, repeated_calls
 from mha_parity.core.case import parse
 
 
+class Call(str):
+    """A call by its words; its problem is not looked at."""
+
+    __slots__ = ()
+    problem = None
+    said = "a call"
+
+
+class Count(int):
+    """An answer by its number."""
+
+    output = None
+
+
 class Sequence:
     """The part of a sequence of calls that is asked: answers depart from call ``first`` on."""
 
@@ -23,7 +37,7 @@ class Sequence:
         self.refuses = refuses
         self.calls = 0
         self.restored = 0
-        self.this: Any = SimpleNamespace(_replace=lambda mode: f"a call in {mode}")
+        self.this: Any = SimpleNamespace(_replace=lambda mode: Call(f"a call in {mode}"))
 
     def new(self) -> object:
         """Return an object to call."""
@@ -34,7 +48,10 @@ class Sequence:
         assert function is self
         assert "a call in inference" == step
         self.calls += 1
-        return SimpleNamespace(answer=None if self.calls == self.refuses else self.calls)
+        return SimpleNamespace(answer=None if self.calls == self.refuses else Count(self.calls))
+
+    def expected(self, _problem: object) -> None:
+        """Return that no other object was asked."""
 
     def departure(self, _step: str, response: SimpleNamespace) -> str:
         """Return what differs."""
