@@ -221,8 +221,8 @@ FINDINGS = (
     ),
     Finding(
         "mask-dtype",
-        "A float32 mask beside float64 rows: the flash kernel answers wrongly from 16 rows on",
-        "a mask of zeros for 15 and for 16 rows, F.scaled_dot_product_attention",
+        "A float32 mask beside float64 rows: the flash kernel answers wrongly from 8 or 16 rows on",
+        "a mask of zeros for 7 and for 16 rows, F.scaled_dot_product_attention",
         KERNELS,
         values.mask_dtype,
     ),

@@ -162,9 +162,12 @@ def test_key_and_value_lengths_may_differ_in_the_flash_kernel() -> None:
 
 @measured_on_2_13
 def test_a_mask_of_fewer_digits_is_misread_in_the_flash_kernel_alone() -> None:
-    """Zeros of float32 beside rows of float64 change its answer, from 16 rows on."""
-    flash_15, math_15, flash_16, math_16 = values.mask_dtype().numbers.values()
-    assert max(flash_15, math_15, math_16) < 100 * 2**-52
+    """Zeros of float32 beside rows of float64 change its answer, from 8 rows on or from 16.
+
+    That is by the processor's vectors: 7 rows are right with all of them, and 16 wrong.
+    """
+    flash_7, math_7, flash_16, math_16 = values.mask_dtype().numbers.values()
+    assert max(flash_7, math_7, math_16) < 100 * 2**-52
     assert flash_16 > 0.1
 
 
