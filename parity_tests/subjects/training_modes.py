@@ -6,20 +6,38 @@ import torch
 from torch import nn
 
 
-class AsInEvaluation(nn.Module):
+class Layer(nn.Module):
+    """Packed projections, and scores that subclasses do the rest with."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv, self.out = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+
+    def project(self, x, past=None):
+        """Return q, k and v, (N, H, L, D), keys and values behind those of earlier calls."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        if past is not None:
+            k, v = (torch.cat(pair, dim=2) for pair in zip(past, (k, v)))
+        return q, k, v
+
+    def mix(self, scores, v):
+        """Return the output (N, L, E) of scores."""
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class AsInEvaluation(Layer):
     """Right: in training it drops weights, and computes the same besides."""
 
     scales_in_training = True
 
     def __init__(self, embed_dim, num_heads, dropout=0.0):
-        super().__init__()
-        self.num_heads = num_heads
-        self.qkv, self.out = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+        super().__init__(embed_dim, num_heads)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
         """Return (N, L, E)."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = self.project(x)
         scores = q @ k.mT
         if self.scales_in_training or not self.training:
             scores = scores / q.shape[-1] ** 0.5
@@ -56,28 +74,21 @@ class DropsAlways(AsInEvaluation):
         return self
 
 
-class CausalByDefault(nn.Module):
+class CausalByDefault(Layer):
     """Right: it hides the keys behind a row, counted behind the rows of its cache."""
 
     behind_the_cache = True
 
-    def __init__(self, embed_dim, num_heads):
-        super().__init__()
-        self.num_heads = num_heads
-        self.qkv, self.out = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
-
     def forward(self, x, past_kv=None, is_causal=True):
         """Return (N, L, E) and the keys and values so far."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        if past_kv is not None:
-            k, v = (torch.cat(pair, dim=2) for pair in zip(past_kv, (k, v)))
+        q, k, v = self.project(x, past_kv)
         scores = q @ k.mT / q.shape[-1] ** 0.5
         if is_causal:
             rows, keys = scores.shape[-2:]
             first = keys - rows if self.behind_the_cache else 0
             seen = torch.ones(rows, keys, dtype=torch.bool).tril(first)
             scores = scores.masked_fill(~seen, -torch.inf)
-        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2)), (k, v)
+        return self.mix(scores, v), (k, v)
 
 
 class CausalFromTheFirstKey(CausalByDefault):
@@ -86,43 +97,35 @@ class CausalFromTheFirstKey(CausalByDefault):
     behind_the_cache = False
 
 
-class Masked(CausalByDefault):
-    """Right: a mask hides keys, which the causal rule does not."""
+class Masked(Layer):
+    """Right: a mask hides keys, with a cache as without."""
 
     def forward(self, x, mask=None, past_kv=None):
         """Return (N, L, E) and the keys and values so far."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        if past_kv is not None:
-            k, v = (torch.cat(pair, dim=2) for pair in zip(past_kv, (k, v)))
+        q, k, v = self.project(x, past_kv)
         scores = q @ k.mT / q.shape[-1] ** 0.5
         if mask is not None:
             scores = scores.masked_fill(mask[:, None, None, :] == 0, -torch.inf)
-        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2)), (k, v)
+        return self.mix(scores, v), (k, v)
 
 
-class Forgets(nn.Module):
+class Forgets(Layer):
     """Right: it keeps keys and values in itself, until `reset_cache()` is called."""
 
     keeps_its_place = False
 
     def __init__(self, embed_dim, num_heads):
-        super().__init__()
-        self.num_heads = num_heads
-        self.qkv, self.out = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+        super().__init__(embed_dim, num_heads)
         self.held, self.place = None, 0
 
     def forward(self, x, use_cache=False):
         """Return (N, L, E)."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        first = 0
+        q, k, v = self.project(x, self.held if use_cache else None)
+        first = self.place if use_cache else 0
         if use_cache:
-            if self.held is not None:
-                k, v = (torch.cat(pair, dim=2) for pair in zip(self.held, (k, v)))
-            self.held, first = (k, v), self.place
-            self.place += x.shape[1]
+            self.held, self.place = (k, v), first + x.shape[1]
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(first)
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~seen, -torch.inf)
-        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return self.mix((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~seen, -torch.inf), v)
 
     def reset_cache(self):
         """Begin a sequence."""

@@ -81,5 +81,5 @@ def attend_heads(heads: Heads, engine: str) -> Results:
             need_weights=need,
             average_weights=average,
             kept=kept,
-            empty_rows_are_zero=not (need or heads.masking.is_empty),
+            empty_rows_are_zero=not need,
         )

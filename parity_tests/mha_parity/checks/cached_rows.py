@@ -141,14 +141,13 @@ class CachedSequences:
 
     def _departure(self, place: int, before: int, expected: Array, output: Array) -> str:
         """Say how a row departs; a remark where no more than the digits of float32 are lost."""
-        said = f"{describe_difference(expected, output)} in row {before}"
-        self._tell(place, before, expected, output)
-        if expected.shape != output.shape:
-            return f"{NAME}: {said}, asked with the cache of those before it."
+        alike = expected.shape == output.shape
         fewer = (each.astype(np.float32) for each in (expected, output))
-        if equal_up_to_rounding(*fewer):
+        if alike and equal_up_to_rounding(*fewer):
             return REMARK + OF_FLOAT32
-        cause = self._cause(place, before, output)
+        self._tell(place, before, expected, output)
+        said = f"{describe_difference(expected, output)} in row {before}"
+        cause = self._cause(place, before, output) if alike else ""
         return f"{NAME}: {said}, asked with the cache of those before it{cause}."
 
     def _tell(self, place: int, before: int, expected: Array, output: Array) -> None:

@@ -75,10 +75,9 @@ def _same(first: Array, second: Array | None) -> bool:
 
 
 def _array_lines(name: str, array: Array) -> Iterator[str]:
-    values = np.asarray(array)
-    text = summed_up(values, FEW)
-    if "\n" not in text:
-        yield f"   {name}  {dtype_and_shape(values)}  {text}"
-        return
-    yield f"   {name}  {dtype_and_shape(values)}"
-    yield from (f"     {line}" for line in text.split("\n"))
+    """Yield an array; a small mask of booleans as 0 and 1."""
+    is_mask = array.dtype == np.bool_ and array.size <= FEW
+    first, *more = summed_up(array.astype(np.uint8) if is_mask else array, FEW).split("\n")
+    said = f"   {name}  {dtype_and_shape(array)}{', 1 hides' if is_mask else ''}"
+    yield said if more else f"{said}  {first}"
+    yield from (f"     {line}" for line in ([first, *more] if more else ()))

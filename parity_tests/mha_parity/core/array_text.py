@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
-INPUTS = (
+ARRAYS = (
     "query", "key", "value", "w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k", "bias_v",
     "w_out", "b_out", "key_padding_mask", "attn_mask",
 )  # fmt: skip
@@ -22,7 +22,7 @@ FEW = 16  # the most numbers that are printed; more are summed up
 def given_arrays(problem: Problem) -> Iterator[tuple[str, Array, str]]:
     """Yield each array of a problem, its name, and the name under which it was given before."""
     seen: dict[int, str] = {}
-    for name in INPUTS:
+    for name in ARRAYS:
         array = getattr(problem, name)
         if array is not None:
             first = seen.setdefault(id(array), name)

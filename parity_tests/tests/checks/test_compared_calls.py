@@ -90,14 +90,15 @@ def test_a_relation_tells_both_outputs_and_what_the_second_should_be() -> None:
 
 
 def test_an_array_is_shown_where_it_is_another_than_in_the_call_before() -> None:
-    """Names of one array are in one line; flags of the call are said; large arrays are summed up.
+    """Names of one array are in one line; small masks are shown, large arrays summed up.
 
     Nothing is formatted without a listener.
     """
     case = Case(seed=3, batch=1, queries=2, keys=2, heads_count=1, head_dim=1, projection="none")
     given = dict.fromkeys(("w_q", "w_k", "w_v"))
     problem = make_problem(case).replace(**given)
-    causal = problem.replace(case=problem.case.replace(attn="causal"))
+    hidden = np.array([[True, False]])
+    causal = problem.replace(case=problem.case.replace(attn="causal"), key_padding_mask=hidden)
     calls = (
         ComparedCall("first", problem, np.zeros((1, 2, 1))),
         ComparedCall("then", causal, np.zeros((1, 20, 5))),
@@ -112,7 +113,8 @@ def test_an_array_is_shown_where_it_is_another_than_in_the_call_before() -> None
         "\n".join([
             "1. first", "   query, key, value  float64(1,2,1)", *row,
             "   output  float64(1,2,1)", "     0", "     0",
-            "2. then", "   is_causal  True", "   output  float64(1,20,5)  from 0 to 0",
+            "2. then", "   key_padding_mask  bool(1,2), 1 hides  1  0", "   is_causal  True",
+            "   output  float64(1,20,5)  from 0 to 0",
         ]),
     )] == reported  # fmt: skip
 

@@ -216,3 +216,18 @@ def test_a_mask_of_five_axes_over_no_key() -> None:
     q, k = np.ones((2, 3, 2, 4, 5)), np.ones((2, 3, 2, 0, 5))
     for mask in (np.ones((2, 1, 1, 4, 0), bool), np.zeros((2, 3, 2, 4, 0))):
         assert np.array_equal(np.zeros_like(q), scaled_dot_product_attention(q, k, k, mask))
+
+
+@pytest.mark.parametrize("engine", ["plain", "flash"])
+def test_a_row_whose_only_score_is_infinite_is_that_of_torch(engine: str) -> None:
+    """The row of -inf is 0, as one without keys, and those of inf and NaN are NaN.
+
+    Kills a plain engine whose row of -inf is NaN where there is no mask.
+    """
+    q, k, v = np.array([[1.0], [-1.0], [0.0]]), np.array([[np.inf]]), np.array([[2.0]])
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        rows = (torch.from_numpy(each)[None, None] for each in (q, k, v))
+        expected = torch.nn.functional.scaled_dot_product_attention(*rows)[0, 0].numpy()
+    actual = scaled_dot_product_attention(q, k, v, engine=engine)
+    assert [[True], [False], [True]] == np.isnan(actual).tolist()
+    np.testing.assert_array_equal(actual, expected)

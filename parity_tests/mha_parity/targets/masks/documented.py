@@ -153,16 +153,11 @@ def with_documented_integers(
 ) -> MaskSearchResult:
     """Return what is taken with integers too, where the documentation says so and none raise.
 
-    Without them where it says booleans: NumPy makes float64 of integers that it multiplies with.
     A mask of 0 and 1 is then judged by what its booleans mean: ``~mask`` of integers is never 0.
     Where all raise, documentation that says integers beside booleans demands them of the cases.
     """
     if not documents_integers(subject, entry, found.parameter.name):
-        booleans = {each.axes for each in found.taken if each.kind == "bool"}
-        if not documents_booleans(subject, entry, found.parameter.name):
-            booleans = set()
-        kept = (each for each in found.taken if each.kind != "int" or each.axes not in booleans)
-        return replace(found, taken=tuple(kept))
+        return _without_integers(subject, entry, found)
     known = {each.axes for each in found.taken if each.kind == "int"}
     differences = {
         replace(each, kind="int"): _difference(experiment, found.parameter.key, each)
@@ -175,6 +170,18 @@ def with_documented_integers(
     if differences and not answered and _BOTH_TYPES.search(said):
         return replace(found, integers_raise=True)
     return replace(found, taken=(*found.taken, *answered), integers_unlike=unlike)
+
+
+def _without_integers(subject: Any, entry: Any, found: MaskSearchResult) -> MaskSearchResult:
+    """Return what is taken without integers where the documentation says booleans.
+
+    NumPy makes float64 of integers that it multiplies with floats, whatever the floats are.
+    """
+    booleans = {each.axes for each in found.taken if each.kind == "bool"}
+    if not booleans or not documents_booleans(subject, entry, found.parameter.name):
+        return found
+    kept = (each for each in found.taken if each.kind != "int" or each.axes not in booleans)
+    return replace(found, taken=tuple(kept))
 
 
 def documents_integers(subject: Any, entry: Any, name: str) -> bool:
