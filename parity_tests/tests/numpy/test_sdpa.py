@@ -226,8 +226,8 @@ def test_a_row_whose_only_score_is_infinite_is_that_of_torch(engine: str) -> Non
     """
     q, k, v = np.array([[1.0], [-1.0], [0.0]]), np.array([[np.inf]]), np.array([[2.0]])
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        rows = (torch.from_numpy(each)[None, None] for each in (q, k, v))
-        expected = torch.nn.functional.scaled_dot_product_attention(*rows)[0, 0].numpy()
+        query, key, value = (torch.from_numpy(each)[None, None] for each in (q, k, v))
+        found = torch.nn.functional.scaled_dot_product_attention(query, key, value)
     actual = scaled_dot_product_attention(q, k, v, engine=engine)
     assert [[True], [False], [True]] == np.isnan(actual).tolist()
-    np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(actual, found[0, 0].numpy())

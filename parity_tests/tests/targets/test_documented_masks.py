@@ -244,3 +244,11 @@ def test_what_is_said_of_all_boolean_masks_is_said_of_each(text: str, hides: boo
 
     entry.__doc__ = f"Attend.\n\n    Masks follow torch's module. {text}"
     assert documented_hides(entry, entry, "attn_mask") is hides
+
+
+def test_a_mask_that_is_documented_as_booleans_is_not_asked_as_integers() -> None:
+    """Kills integers among its kinds, by which NumPy answers in float64 and is asked no float32."""
+    verdict = judged("multiplied_by_booleans", dtypes=("float64", "float32"))
+    assert Outcome.FAIL is verdict.outcome, verdict
+    asked = {row.value: row.cases for row in verdict.features if row.axis == "dtype"}
+    assert asked["float32"]
