@@ -12,11 +12,11 @@ import os
 import signal
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
     from multiprocessing.context import BaseContext
     from types import TracebackType
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 ASKED_EVERY = 0.05  # seconds
+HAS_MASKS = hasattr(signal, "pthread_sigmask")  # not on Windows, where nothing is forked
 
 
 class _ThisWorker:
@@ -40,9 +41,27 @@ def _on_signal(*_: object) -> None:
     _ThisWorker.asked_to_end = True
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold SIGINT back while processes begin, which follow it from ``_begin`` on.
+
+    A copy of this process that is interrupted before would go on in the caller's code.
+    """
+    if not HAS_MASKS:
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin(initializer: Callable[[], object] | None) -> None:
     """Have this process follow the signal, which a terminal sends too where Ctrl-C is pressed."""
     signal.signal(signal.SIGINT, _on_signal)
+    if HAS_MASKS:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if initializer is not None:
         initializer()
 
@@ -78,7 +97,8 @@ class ProcessPool(ProcessPoolExecutor):
         self, fn: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Future[Result]:
         """Have a worker call a function."""
-        return super().submit(_work, fn, *args, **kwargs)
+        with _interrupts_held():
+            return super().submit(_work, fn, *args, **kwargs)
 
     def __enter__(self) -> Self:
         return self

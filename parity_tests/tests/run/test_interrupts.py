@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 import time
 from concurrent.futures import as_completed
-from multiprocessing import active_children
+from multiprocessing import active_children, get_context
 
 import pytest
 
@@ -38,6 +40,25 @@ def test_an_interrupt_leaves_the_processes_of_others() -> None:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
         assert 3.0 == other.submit(math.sqrt, 9).result()
+
+
+def holds_interrupts() -> bool:
+    """Return whether SIGINT waits until this thread lets it through."""
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_no_interrupt_reaches_a_process_before_it_follows_the_signal() -> None:
+    """Held while it is forked, and let through once it is at work, in the caller too.
+
+    Kills a fork that an interrupt of its caller reaches at once: it went on with the caller's code.
+    """
+    held: list[bool] = []
+    os.register_at_fork(before=lambda: held.append(holds_interrupts()))
+    with ProcessPool(1, get_context("fork")) as pool:
+        assert not pool.submit(holds_interrupts).result()
+    assert held
+    assert all(held)
+    assert not holds_interrupts()
 
 
 def large(size: int) -> bytes:
