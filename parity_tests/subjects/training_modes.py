@@ -21,7 +21,7 @@ class Layer(nn.Module):
             k, v = (torch.cat(pair, dim=2) for pair in zip(past, (k, v)))
         return q, k, v
 
-    def mix(self, scores, v):
+    def attend(self, scores, v):
         """Return the output (N, L, E) of scores."""
         return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
@@ -88,7 +88,7 @@ class CausalByDefault(Layer):
             first = keys - rows if self.behind_the_cache else 0
             seen = torch.ones(rows, keys, dtype=torch.bool).tril(first)
             scores = scores.masked_fill(~seen, -torch.inf)
-        return self.mix(scores, v), (k, v)
+        return self.attend(scores, v), (k, v)
 
 
 class CausalFromTheFirstKey(CausalByDefault):
@@ -106,7 +106,7 @@ class Masked(Layer):
         scores = q @ k.mT / q.shape[-1] ** 0.5
         if mask is not None:
             scores = scores.masked_fill(mask[:, None, None, :] == 0, -torch.inf)
-        return self.mix(scores, v), (k, v)
+        return self.attend(scores, v), (k, v)
 
 
 class Forgets(Layer):
@@ -125,7 +125,7 @@ class Forgets(Layer):
         if use_cache:
             self.held, self.place = (k, v), first + x.shape[1]
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(first)
-        return self.mix((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~seen, -torch.inf), v)
+        return self.attend((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~seen, -torch.inf), v)
 
     def reset_cache(self):
         """Begin a sequence."""
