@@ -333,7 +333,9 @@ class _Session:
     def measurements(self) -> ExperimentDiagnosis:
         """The experiments on the candidate; two thirds of the time that is left are theirs."""
         deadline = Deadline(max(self.deadline.left, MIN_EXPERIMENT_SECONDS) * EXPERIMENT_TIME_SHARE)
-        return ExperimentDiagnosis(self.candidate, deadline.running)
+        wrong = [each.problem.case for each in self.seen if each.failing]
+        two_masks = bool(wrong) and all("none" not in {each.padding, each.attn} for each in wrong)
+        return ExperimentDiagnosis(self.candidate, deadline.running, two_masks=two_masks)
 
     @property
     def state(self) -> tuple[Diagnosis, ...]:

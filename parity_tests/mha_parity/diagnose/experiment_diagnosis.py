@@ -39,11 +39,16 @@ LONGEST = 130  # keys: hundreds of names are held against each of these
 class ExperimentDiagnosis:
     """The experiments on a candidate, made once."""
 
-    def __init__(self, candidate: Candidate, running: Callable[[], bool]) -> None:
-        """Make the experiments while there is time."""
+    def __init__(
+        self, candidate: Candidate, running: Callable[[], bool], *, two_masks: bool = False
+    ) -> None:
+        """Make the experiments while there is time.
+
+        ``two_masks``: each wrong answer was to a case with both masks.
+        """
         self.candidate = candidate
         caller = Caller(candidate, running)
-        self.findings = cause_findings(run_experiments(caller))
+        self.findings = cause_findings(run_experiments(caller, two_masks=two_masks))
         self.trials = caller.trials
         self.caller = caller
 

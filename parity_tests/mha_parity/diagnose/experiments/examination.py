@@ -93,8 +93,8 @@ def _telling(trial: CallResult) -> bool:
     return min(case.queries, case.keys, case.head_dim) > 1
 
 
-def run_experiments(caller: Caller, *, whole: bool = False) -> Examination:
-    """Return what the experiments see; ``whole`` also measures what is right."""
+def run_experiments(caller: Caller, *, whole: bool = False, two_masks: bool = False) -> Examination:
+    """Return what the experiments see: all with ``whole``; with ``two_masks`` pairs first."""
     seen = Examination(unanswered=caller.unanswered)
     seen.earlier = earlier_calls(caller)
     seen.digits = error_analysis(caller)
@@ -105,7 +105,10 @@ def run_experiments(caller: Caller, *, whole: bool = False) -> Examination:
     seen.shared = "" if plain_wrong else shared_arrays(caller)
     # Weights are read with values of their own, by which more would look wrong.
     if not seen.shared:
-        _examine_further(caller, seen, plain_wrong=plain_wrong, whole=whole)
+        if two_masks and not plain_wrong:
+            seen.masks = list(mask_pairs(caller))
+        if not any(each.understood for each in seen.masks):
+            _examine_further(caller, seen, plain_wrong=plain_wrong, whole=whole)
     return seen
 
 
