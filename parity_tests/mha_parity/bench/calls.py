@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.bench.kernel_calls import numpy_kernel, torch_kernel
+from mha_parity.bench.workload import Workload, causal_mask
 from mha_parity.core.candidate import Answer
 
 if TYPE_CHECKING:
@@ -16,14 +18,6 @@ if TYPE_CHECKING:
     from mha_parity.bench.contenders import Contender
     from mha_parity.bench.task_arrays import TaskArrays
     from mha_parity.targets.conventions.base import Convention
-
-
-@dataclass(frozen=True, eq=False)
-class Workload:
-    """A call ready to be made, and what turns its result into an answer."""
-
-    call: Callable[[], Any]
-    answer: Callable[[Any], Answer]
 
 
 def build_workload(
@@ -39,16 +33,11 @@ def build_workload(
     """
     if bound is not None:
         return _target(bound, task_arrays)
-    return (
-        _numpy(contender, task_arrays)
-        if contender.library == "numpy"
-        else _torch(contender, task_arrays)
-    )
-
-
-def causal_mask(length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return torch's causal mask, True = hidden."""
-    return np.triu(np.ones((length, length), dtype=bool), k=1)
+    if contender.form == "qkv":
+        kernel = numpy_kernel if contender.library == "numpy" else torch_kernel
+        return kernel(contender, task_arrays)
+    layer = _numpy if contender.library == "numpy" else _torch
+    return layer(contender, task_arrays)
 
 
 def _options(contender: Contender, task_arrays: TaskArrays) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.bench import compare, json_document, machine, markdown, table
 from mha_parity.bench import peak as peaks
-from mha_parity.bench.contenders import CONTENDERS, target_contender
+from mha_parity.bench.contenders import CONTENDERS, KERNELS, target_contender
 from mha_parity.bench.options import BOTH
 from mha_parity.bench.results import BenchReport, TaskResult, result
 from mha_parity.bench.stats import MIN_VALUES
@@ -59,10 +60,12 @@ def bench(asked: argparse.Namespace, console: Console) -> int:
 def run_tasks(work: list[Task], settings: BenchSettings, console: Console) -> BenchReport:
     """Return the report on all tasks; each one's table is printed when it is done."""
     started = time.perf_counter()
-    contenders, offer = list(CONTENDERS), None
+    offer = target_offer(settings) if settings.text is not None else None
+    projected = settings.projected or (offer is not None and "mha" not in offer["form"])
+    contenders, form = [*(KERNELS if projected else CONTENDERS)], "qkv" if projected else "mha"
+    work = [replace(task, form=form) for task in work]
     if settings.text is not None:
-        offer = target_offer(settings)
-        contenders.append(target_contender(settings.text))
+        contenders.append(target_contender(settings.text, form))
     results: list[TaskResult] = []
     with progress(console, "the benchmark", "timing", "tasks") as steps:
         steps.at("measuring the peak of matrix products", 0, len(work))
@@ -97,6 +100,7 @@ def _settings(asked: argparse.Namespace) -> BenchSettings:
         rounds=rounds,
         text=asked.target,
         convention=asked.convention,
+        projected=asked.projected,
     )
 
 

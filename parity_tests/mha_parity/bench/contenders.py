@@ -19,7 +19,11 @@ Library = Literal["numpy", "torch", "target"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """One way to compute a task. ``weights``: it returns the averaged attention weights too."""
+    """One way to compute a task. ``weights``: it returns the averaged attention weights too.
+
+    ``form`` is that of its tasks; ``kernel`` the one that torch is to use on projected heads, in
+    place of its own choice.
+    """
 
     name: str
     label: str
@@ -27,6 +31,8 @@ class Contender:
     weights: bool = False
     inference: bool = False
     path: Path | None = None
+    form: str = "mha"
+    kernel: str = ""
 
 
 CONTENDERS = (
@@ -47,11 +53,19 @@ CONTENDERS = (
         path=Path.FAST,
     ),
 )  # fmt: skip
+KERNELS = (
+    Contender(name="numpy", label="NumPy", library="numpy", form="qkv"),
+    Contender(name="torch-sdpa", label="torch sdpa", library="torch", form="qkv"),
+    Contender(
+        name="torch-sdpa-math", label="torch sdpa, math", library="torch", form="qkv", kernel="MATH"
+    ),
+)
 
 
-def target_contender(text: str) -> Contender:
+def target_contender(text: str, form: str = "mha") -> Contender:
     """Return the target as a contender."""
-    return Contender(name="target", label=text.rpartition(":")[2] or text, library="target")
+    label = text.rpartition(":")[2] or text
+    return Contender(name="target", label=label, library="target", form=form)
 
 
 def reason_left_out(
@@ -63,12 +77,10 @@ def reason_left_out(
     none gets more than half of it. ``offer`` is the target's.
     """
     if offer is not None and contender.library == "target" and (lacks := _lacks(case, offer)):
-        return f"does not offer: {lacks}"
+        return f"does not offer: {lacks}{_other_dtype(case, lacks, offer)}"
     reasons = {
         "has no backward": contender.inference and task.backward,
-        "its gradients are too many to be judged": (
-            task.backward and task.size.parameters >= SEPARABLE
-        ),
+        "its gradients are too many to be judged": (task.backward and task.parameters >= SEPARABLE),
         "torch does not take it for an odd number of heads": (
             contender.path is Path.FAST and bool(task.size.num_heads % 2)
         ),
@@ -81,6 +93,14 @@ def reason_left_out(
     if not found and free is not None and needed > free / 2:
         return f"would take {needed / 2**30:.0f} of {free / 2**30:.0f} GiB of free memory"
     return found
+
+
+def _other_dtype(case: Case, lacks: str, offer: Offer) -> str:
+    """Return which option times a target that lacks the dtype alone."""
+    other = [each for each in ("float64", "float32") if each in offer["dtype"]]
+    if lacks != label("dtype", case.dtype) or not other:
+        return ""
+    return f"; --dtype {other[0]} times it"
 
 
 def _lacks(case: Case, offer: Offer) -> str:
@@ -107,6 +127,6 @@ def memory_needed(contender: Contender, task: Task) -> int:
     scores = size.scores // size.num_heads if contender.weights else 0
     if contender.library == "torch" and contender.weights:
         scores = size.scores * (2 + task.causal + 2 * task.backward)
-    if contender.library == "target":
+    if contender.library == "target" or contender.kernel == "MATH":
         scores = 2 * size.scores
-    return item * (rows + copies * size.parameters + scores)
+    return item * (rows + copies * task.parameters + scores)

@@ -55,6 +55,12 @@ def add_bench_options(parser: argparse.ArgumentParser) -> None:
             choices=tuple(BOTH),
             help=f"{what}: yes, no or both (without a word: yes)",
         )
+    add(
+        "--projected",
+        action="store_true",
+        help="attention on projected q, k and v alone, beside torch's "
+        "scaled_dot_product_attention (by itself where the target takes those alone)",
+    )
     add("--dtype", choices=("float32", "float64"), default="float32", help="(%(default)s)")
     add("--convention", metavar="NAME", help="how the target is called (default: recognised)")
     add("--json", metavar="FILE", help="write times, ratios and machine, for --compare and scripts")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 LABEL = 20
 WIDTHS = (8, 14, 14, 8, 5, 5, 5)
-TITLES = ("time", "× torch", "× with weights", "memory", "GF/s", "peak", "error")
+BESIDE_WEIGHTS = "× with weights"
+TITLES = ("time", "× torch", BESIDE_WEIGHTS, "memory", "GF/s", "peak", "error")
 NARROW = 6  # columns of figures that fit 80 characters
 ROOM = 100  # characters from which there is room for all of them, and for wider gaps
 
@@ -63,17 +64,23 @@ def print_task_table(result: TaskResult, console: Console) -> None:
     console.print()
     console.print(Text.assemble((f" N,L,E,H = {result.task.name}", "bold"), (judged, "dim")))
     roomy = console.width >= ROOM
-    shown = len(TITLES) if roomy else NARROW
+    weights = any(row.weights for row in result.rows)
+    shown = [
+        number
+        for number in range(len(TITLES) if roomy else NARROW)
+        if weights or TITLES[number] != BESIDE_WEIGHTS
+    ]
     table = Table.grid(padding=(0, 2 if roomy else 1, 0, 0))
     table.add_column(width=LABEL, no_wrap=True)
-    for title, width in list(zip(TITLES, WIDTHS, strict=True))[:shown]:
+    for title, width in [(TITLES[number], WIDTHS[number]) for number in shown]:
         table.add_column(width=width, no_wrap=True, justify="left" if "×" in title else "right")
-    table.add_row("", *TITLES[:shown], style="dim")
+    table.add_row("", *[TITLES[number] for number in shown], style="dim")
     rest = Table.grid(padding=(0, 1, 0, 0))
     rest.add_column(width=LABEL, no_wrap=True)
     for row in result.rows:
         if row.status == "timed":
-            table.add_row(f" {row.label}", *list(_columns(row))[:shown])
+            columns = list(_columns(row))
+            table.add_row(f" {row.label}", *[columns[number] for number in shown])
         else:
             style = "dim" if row.status == "left out" else "bold red"
             rest.add_row(f" {row.label}", Text(f"{row.status}: {row.reason}"), style=style)
@@ -126,13 +133,13 @@ def disturbance(report: BenchReport) -> str:
 
 def totals(report: BenchReport) -> Iterator[str]:
     """Yield the geometric means: large tasks, forward, and with backward."""
-    least = Task(size=LARGE[0]).flops
     names = {row.name: row.label for result in report.results for row in result.rows}
     for backward in (False, True):
         large = [
             result
             for result in report.results
-            if result.task.backward == backward and result.task.flops >= least
+            if result.task.backward == backward
+            and result.task.flops >= Task(size=LARGE[0], form=result.task.form).flops
         ]
         for name, label in names.items():
             if not name.startswith("torch"):

@@ -1,4 +1,4 @@
-"""Features that a target has to offer to be timed against whole layers."""
+"""What a target has to offer to be timed beside torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def target_offer(settings: BenchSettings) -> Offer:
     Raises
     ------
     UsageError
-        It cannot be loaded, or takes projected inputs, which are no whole layer.
+        It cannot be loaded, or takes no projected inputs, where these are asked for.
 
     """
     text = settings.text
@@ -34,9 +34,9 @@ def target_offer(settings: BenchSettings) -> Offer:
         except UnableError as why:
             raise UsageError(str(why)) from None
     assert offer is not None  # noqa: S101  (a target has one)
-    if "mha" not in offer["form"]:
+    if settings.projected and "qkv" not in offer["form"]:
         raise UsageError(
-            f"the target {text!r} takes projected inputs, but the benchmark times whole layers; "
-            "name one that takes weights."
+            f"the target {text!r} is a whole layer, but --projected times attention on projected "
+            "inputs; leave it out."
         )
     return offer

@@ -31,26 +31,39 @@ OPTIONAL = {
     "bias": ("yes", "no"),
     "layout": ("batch_first", "sequence_first", "unbatched"),
 }
+PROJECTED = {"form": "qkv", "projection": "none", "bias": "no", "out_proj": "identity"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TaskArrays:
-    """A task's arrays: x (N, L, E), torch's state dict, key_padding_mask (N, L) or None.
+    """A task's arrays: torch's state dict, and key_padding_mask (N, L) or None.
 
-    An identity ``out_proj`` is written out: every contender multiplies by it. ``cotangent``, shaped
-    as the output, is what goes backward.
+    ``rows``: query, key and value, (N, L, E): of a layer one array three times, of projected heads
+    three, whose state is empty. An identity ``out_proj`` is written out: every contender multiplies
+    by it. ``cotangent``, shaped as the output, is what goes backward.
     """
 
     task: Task
     case: Case
-    x: Array
+    rows: tuple[Array, Array, Array]
     state: dict[str, Array]
     key_padding_mask: Array | None
     cotangent: Array | None = None
 
+    @property
+    def x(self) -> Array:
+        """The rows of the queries, of a layer all rows."""
+        return self.rows[0]
+
     def problem(self) -> Problem:
         """Return the problem; its weights are views of the state's."""
         width = self.task.size.embed_dim
+        query, key, value = self.rows
+        if not self.state:
+            return Problem(
+                case=self.case, query=query, key=key, value=value,
+                key_padding_mask=self.key_padding_mask,
+            )  # fmt: skip
         stacked = self.state["in_proj_weight"]
         arrays = {f"w_{x}": stacked[i * width : (i + 1) * width] for i, x in enumerate("qkv")}
         bias = self.state.get("in_proj_bias")
@@ -61,7 +74,7 @@ class TaskArrays:
             if bias is not None:
                 arrays["b_out"] = self.state["out_proj.bias"]
         return Problem(
-            case=self.case, query=self.x, key=self.x, value=self.x,
+            case=self.case, query=query, key=key, value=value,
             key_padding_mask=self.key_padding_mask, **arrays,  # type: ignore[arg-type]  # names vary
         )  # fmt: skip
 
@@ -80,20 +93,16 @@ def draw_task(task: Task, offer: Offer | None = None) -> TaskArrays:
         drawn = rng.standard_normal(shape, dtype=np.float32)
         return drawn.astype(dtype, copy=False)
 
-    width = size.embed_dim
-    factor = np.asarray(width**-0.5, dtype)
-    state = {"in_proj_weight": normal(3 * width, width)}
-    state["in_proj_weight"] *= factor
-    state["out_proj.weight"] = _out_weight(task, case, normal, factor)
-    if case.bias == "yes":
-        state["in_proj_bias"] = normal(3 * width)
-        general = case.out_proj == "general"
-        state["out_proj.bias"] = normal(width) if general else np.zeros(width, dtype)
+    shape = (size.batch, size.length, size.embed_dim)
     task_arrays = TaskArrays(
         task=task,
         case=case,
-        x=normal(size.batch, size.length, width),
-        state=state,
+        state=_state(task, case, normal) if task.form == "mha" else {},
+        rows=(
+            (normal(*shape),) * 3
+            if task.form == "mha"
+            else (normal(*shape), normal(*shape), normal(*shape))
+        ),
         key_padding_mask=(
             np.arange(size.length) >= np.array(task.lengths)[:, None] if task.padded else None
         ),
@@ -101,6 +110,20 @@ def draw_task(task: Task, offer: Offer | None = None) -> TaskArrays:
     if not task.backward:
         return task_arrays
     return replace(task_arrays, cotangent=cotangent(task_arrays.problem()))
+
+
+def _state(task: Task, case: Case, normal: Callable[..., Array]) -> dict[str, Array]:
+    """Return a layer's weights under the names of torch's state dict."""
+    width = task.size.embed_dim
+    factor = np.asarray(width**-0.5, task.dtype)
+    state = {"in_proj_weight": normal(3 * width, width)}
+    state["in_proj_weight"] *= factor
+    state["out_proj.weight"] = _out_weight(task, case, normal, factor)
+    if case.bias == "yes":
+        state["in_proj_bias"] = normal(3 * width)
+        general = case.out_proj == "general"
+        state["out_proj.bias"] = normal(width) if general else np.zeros(width, task.dtype)
+    return state
 
 
 def _out_weight(task: Task, case: Case, normal: Callable[..., Array], factor: Array) -> Array:
@@ -123,6 +146,8 @@ def case_of(task: Task, offer: Offer | None = None) -> Case:
         axis: next((v for v in values if offer is None or v in offer[axis]), values[0])
         for axis, values in OPTIONAL.items()
     }
+    if task.form == "qkv":
+        chosen |= PROJECTED
     return Case(
         seed=SEED, batch=size.batch, queries=size.length, keys=size.length,
         heads_count=size.num_heads, head_dim=size.head_dim, dtype=task.dtype,
@@ -164,7 +189,7 @@ class JudgedPart:
 def judged_part(task: Task) -> JudgedPart:
     """Return the part of the task that fits the judge's float64 arrays."""
     size = task.size
-    if size.parameters >= SEPARABLE:
+    if task.parameters >= SEPARABLE:
         return JudgedPart(heads=min(JUDGED_HEADS, size.num_heads))
     if size.scores <= JUDGED_SCORES:
         return JudgedPart(gradients=task == gradient_task(task))

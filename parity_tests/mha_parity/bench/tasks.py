@@ -65,9 +65,13 @@ SETS: Mapping[str, tuple[Size, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One problem to be timed by every contender."""
+    """One problem to be timed by every contender.
+
+    ``form``: "mha", a whole layer with its projections, or "qkv", attention on projected heads.
+    """
 
     size: Size
+    form: str = "mha"
     causal: bool = False
     padded: bool = False
     backward: bool = False
@@ -78,7 +82,13 @@ class Task:
         """Return what tables, documents and comparisons call it."""
         marks = (("causal", self.causal), ("padded", self.padded), ("backward", self.backward))
         plain = "" if self.dtype == "float32" else f" {self.dtype}"
+        plain += "" if self.form == "mha" else " projected"
         return str(self.size) + "".join(f" {word}" for word, said in marks if said) + plain
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers its weight matrices hold: none on projected heads."""
+        return self.size.parameters if self.form == "mha" else 0
 
     @property
     def flops(self) -> float:
@@ -88,7 +98,7 @@ class Task:
         """
         size = self.size
         rows = size.batch * size.length
-        projections = 2 * rows * size.parameters
+        projections = 2 * rows * self.parameters
         visible = sum(map(self._visible, self.lengths))
         mixing = 4 * size.embed_dim * visible
         return float(projections + mixing) * (3 if self.backward else 1)

@@ -37,12 +37,16 @@ MAX_ROUNDS = 21  # rounds: the interval narrows with the root of their number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSettings:
-    """How a run is timed. ``rounds`` None: as many as fit the budget."""
+    """How a run is timed. ``rounds`` None: as many as fit the budget.
+
+    ``projected``: attention on projected heads is timed, in place of whole layers.
+    """
 
     threads: int
     rounds: int | None = None
     text: str | None = None
     convention: str | None = None
+    projected: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

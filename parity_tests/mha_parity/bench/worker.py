@@ -16,7 +16,7 @@ from mha_parity.worker.framing import blocks, send
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mha_parity.bench.calls import Workload
+    from mha_parity.bench.workload import Workload
     from mha_parity.targets.conventions.base import Convention
 
 WARM = 0.005  # seconds of untimed calls, after which caches hold what they can
@@ -53,7 +53,9 @@ class Worker:
         from mha_parity.bench.tasks import SMALL, Task
 
         if self.bound is None:
-            build_workload(self.contender, draw_task(Task(size=SMALL[1]))).call()
+            build_workload(
+                self.contender, draw_task(Task(size=SMALL[1], form=self.contender.form))
+            ).call()
 
     def build(self, request: messages.BuildRequest) -> messages.BuildReply:
         """Build the workload; the peak of memory is looked for from here on."""

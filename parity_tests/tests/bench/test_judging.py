@@ -12,7 +12,7 @@ import pytest
 from mha_parity.bench import array_files, task_arrays
 from mha_parity.bench import judge as judging
 from mha_parity.bench.calls import build_workload
-from mha_parity.bench.contenders import CONTENDERS, Contender, reason_left_out
+from mha_parity.bench.contenders import CONTENDERS, KERNELS, Contender, reason_left_out
 from mha_parity.bench.judge import Judge
 from mha_parity.bench.task_arrays import JudgedPart, cut, draw_task, gradient_task, judged_part
 from mha_parity.bench.tasks import Size, Task, tasks
@@ -23,6 +23,7 @@ SIZE = Size(2, 11, 12, 4)
 BOTH = (False, True)
 TASKS = tasks([SIZE], BOTH, BOTH, BOTH)
 contenders = pytest.mark.parametrize("contender", CONTENDERS, ids=lambda each: each.name)
+kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda each: each.name)
 EPS = np.finfo(np.float64).eps
 
 
@@ -44,6 +45,43 @@ def test_every_contender_is_right(contender: Contender, task: Task) -> None:
     assert ("timed", "") == finding[:2]
     assert finding.units is not None
     assert 0 < finding.units <= 1
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+@kernels
+def test_every_kernel_is_right(kernel: Contender, task: Task) -> None:
+    """On projected heads too: output and gradients match torch's, under every mask."""
+    projected = replace(task, form="qkv")
+    finding = Judge(draw_task(projected)).finding(answer_of(kernel, projected))
+
+    assert ("timed", "") == finding[:2]
+    assert finding.units is not None
+    assert 0 < finding.units <= 1
+
+
+@kernels
+def test_a_kernel_is_judged_before_it_is_timed(kernel: Contender) -> None:
+    """One number of the output, or of a gradient, off by a half is found wrong."""
+    task = gradient_task(replace(TASKS[0], form="qkv", backward=True))
+    for change in ("output", "gradient"):
+        answer = answer_of(kernel, task)
+        assert answer.gradients is not None
+        changed = {**answer.gradients, "key": answer.gradients["key"] + 0.5}
+        wrong = (
+            replace(answer, output=answer.output + 0.5)
+            if change == "output"
+            else replace(answer, gradients=changed)
+        )
+
+        assert "wrong" == Judge(draw_task(task)).finding(wrong).status
+
+
+def test_projected_heads_are_judged_in_rows_however_wide() -> None:
+    """Without weights there is no layer whose arrays would not fit: rows are judged, not heads."""
+    part = judged_part(Task(size=Size(1, 16384, 12288, 96), form="qkv"))
+
+    assert part.heads is None
+    assert part.rows is not None
 
 
 @pytest.mark.parametrize("what", ["output", "weights", "gradients"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from mha_parity.bench import machine, timing, worker
 from mha_parity.bench.client import UnableError, WorkerClient
 from mha_parity.bench.contenders import (
     CONTENDERS,
+    KERNELS,
     Contender,
     memory_needed,
     reason_left_out,
@@ -197,6 +199,28 @@ def contested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TaskTimes]:
     return found
 
 
+def test_who_lacks_the_dtype_alone_is_told_which_option_times_it() -> None:
+    """A target of float64 alone is left out of a task of float32, with the option that helps."""
+    task = replace(TASK, form="qkv")
+    offer = make_offer(form=["qkv"], projection=["none"], dtype=["float64"])
+    found = reason_left_out(target_contender("f:g", "qkv"), task, case_of(task), None, offer)
+
+    assert "does not offer: float32; --dtype float64 times it" == found
+
+
+def test_a_kernel_is_timed_beside_torchs() -> None:
+    """A function of projected heads is judged and timed on the task on which torch's are."""
+    text = "mha_numpy:scaled_dot_product_attention"
+    settings = BenchSettings(threads=1, rounds=6, text=text)
+    contenders = [*KERNELS, target_contender(text, "qkv")]
+    task = replace(TASK, form="qkv", padded=True)
+    offer = target_offer(settings)
+    found = time_task(task, contenders, settings, lambda _: None, offer)
+
+    assert ["timed"] * 4 == [each.status for each in found.entries], found
+    assert [6] * 4 == [len(each.times) for each in found.entries]
+
+
 @pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("name", "status", "reason"),
@@ -231,13 +255,13 @@ def test_times_are_those_of_single_calls(contested: dict[str, TaskTimes]) -> Non
     ("text", "said"),
     [
         ("no_such_module:f", "there is no module 'no_such_module'"),
-        ("mha_numpy:scaled_dot_product_attention", "the benchmark times whole layers"),
+        ("mha_numpy:MultiheadAttention", "is a whole layer, but --projected times attention on"),
     ],
 )
 def test_other_targets_are_refused_at_the_start(text: str, said: str) -> None:
-    """A target that does not exist, or is no whole layer, is a sentence before anything runs."""
+    """A target that does not exist, or takes no projected inputs, is a sentence at the start."""
     with pytest.raises(ValueError, match="target") as caught:
-        target_offer(BenchSettings(threads=1, text=text))
+        target_offer(BenchSettings(threads=1, text=text, projected=True))
 
     assert said in str(caught.value)
 
