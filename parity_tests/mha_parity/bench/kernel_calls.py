@@ -24,7 +24,7 @@ INPUTS = ("query", "key", "value")
 
 
 def numpy_kernel(_: Contender, task_arrays: TaskArrays) -> Workload:
-    """Return the workload of NumPy's attention, with its way back where the task has one."""
+    """Return the workload of NumPy's attention, with its backward pass where the task has one."""
     import mha_numpy
 
     q, k, v = _heads(task_arrays)
@@ -83,7 +83,7 @@ def _heads(task_arrays: TaskArrays) -> list[Array]:
 
 def _split(task_arrays: TaskArrays, rows: Array | None) -> Array:
     """Return rows (N, L, E) as heads (N, H, L, D), each in one piece of memory."""
-    assert rows is not None  # noqa: S101  (a task with a way back has a cotangent)
+    assert rows is not None  # noqa: S101  (a task with a backward pass has a cotangent)
     return np.ascontiguousarray(split_heads(rows, task_arrays.task.size.num_heads))
 
 

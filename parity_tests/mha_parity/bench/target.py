@@ -1,4 +1,4 @@
-"""What a target has to offer to be timed beside torch."""
+"""Features that a target has to offer to be timed beside torch."""
 
 from __future__ import annotations
 
