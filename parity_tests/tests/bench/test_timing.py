@@ -199,7 +199,7 @@ def contested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TaskTimes]:
     return found
 
 
-def test_who_lacks_the_dtype_alone_is_told_which_option_times_it() -> None:
+def test_the_option_is_said_that_times_a_target_of_one_dtype() -> None:
     """A target of float64 alone is left out of a task of float32, with the option that helps."""
     task = replace(TASK, form="qkv")
     offer = make_offer(form=["qkv"], projection=["none"], dtype=["float64"])
