@@ -217,7 +217,7 @@ class MonitoredCandidate:
             yield "statelessness: another problem of these shapes got the same answer."
         unchanged = partial(self._unchanged, problem, kept)
         yield from unchanged("after another problem", self.bound(problem))
-        yield from unchanged("of the same object", self._answer(problem, call))
+        yield from unchanged("to the same call of one object", self._answer(problem, call))
         yield from self._contiguous(problem, kept)
         yield from self._modes(problem, other, kept)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MIN_SCALES = 3  # effective scales that a formula rests on
 EXACT_ULPS = 4  # an exp of 1 ulp, and the roundings of two divisions
+STATE = frozenset({"statelessness", "weights reloaded"})  # checks of one object called again
 UNREAD = "not measured: the weights cannot be read out of the output"
 
 
@@ -36,7 +37,7 @@ def measures(caller: Caller, seen: Examination) -> tuple[ExperimentResult, ...]:
     )  # fmt: skip
     found = [measure for make in each for measure in make(seen)]
     found += [*_masks(caller, seen), *_features(seen)]
-    return (*found, *_gradients(caller, seen), *_state(seen))
+    return (*found, *_gradients(caller, seen), *_state(caller, seen), *_conduct(caller))
 
 
 def formula(seen: Examination) -> str:
@@ -258,18 +259,35 @@ def _gradients(caller: Caller, seen: Examination) -> Iterator[ExperimentResult]:
     )  # fmt: skip
 
 
-def _state(seen: Examination) -> Iterator[ExperimentResult]:
+def _state(caller: Caller, seen: Examination) -> Iterator[ExperimentResult]:
+    """Yield what other calls change: of new objects, and of one that is called several times."""
     earlier = seen.earlier
     if not earlier.calls:
         yield ExperimentResult(
             experiment="state", sentence="not measured: no answer", as_torch=None
         )
         return
-    right = not earlier.changes
+    of_one = [sentence for check, sentence in _findings(caller) if check in STATE]
+    changes = (*earlier.changes, *of_one)
+    right = not changes
     yield ExperimentResult(
         experiment="state",
         sentence=f"{earlier.calls} calls of other sizes and values in between change the answer to "
-        f"a problem by at most {earlier.change:.2g}" if right else "; ".join(earlier.changes[:2]),
+        f"a problem by at most {earlier.change:.2g}" if right else "; ".join(changes[:2]),
         value=earlier.change, unit="change of the output", as_torch=right,
         clause="stateless" if right else "keeps state between calls",
     )  # fmt: skip
+
+
+def _conduct(caller: Caller) -> Iterator[ExperimentResult]:
+    """Yield what else the calls did that a call should not, a line for each check."""
+    found = {check: said for check, said in reversed(_findings(caller)) if check not in STATE}
+    for check, said in reversed(found.items()):
+        yield ExperimentResult(experiment=check, sentence=said, as_torch=False)
+
+
+def _findings(caller: Caller) -> list[tuple[str, str]]:
+    """Return check and sentence of the findings on calls, in the order in which they were made."""
+    notes = [note for each in caller.trials if each.answer for note in each.answer.notes]
+    parts = (note.partition(": ") for note in dict.fromkeys(notes))
+    return [(check, sentence.removesuffix(".")) for check, _, sentence in parts]

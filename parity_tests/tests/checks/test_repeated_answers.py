@@ -92,7 +92,7 @@ OFF = "elements differ by up to 1"
         (0, [f"determinism: {OFF} between two equal calls."]),
         (1, [f"determinism: {OFF} between two equal calls."]),
         (3, [*HELD, f"statelessness: {OFF} in the answer after another problem."]),
-        (4, [*HELD, f"statelessness: {OFF} in the answer of the same object."]),
+        (4, [*HELD, f"statelessness: {OFF} in the answer to the same call of one object."]),
         (5, HELD),
     ],
 )

@@ -12,12 +12,15 @@ from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
+from mha_parity.core.options import Options
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.exponential import exponential_errors
 from mha_parity.diagnose.experiments.perturbation import influences
 from mha_parity.diagnose.identity import identify
 from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.report import identity_card, identity_page
+from mha_parity.worker.open_target import bind_in_process
+from subject_checks import load_subject
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -107,6 +110,27 @@ def test_a_part_that_reaches_others_is_found(
     (found,) = (each for each in influences(caller(kind, LAYER)) if each.word == word)
     assert not found.independent
     assert sentence == found.sentence
+
+
+def test_what_one_object_keeps_is_said() -> None:
+    """Experiments call new objects; what one answers to its second call is its state as well."""
+    target = bind_in_process(load_subject("half_only.py:GrowsAfterTheFirstCall"), Options())
+    found = identify(target, "Grows")
+
+    assert "keeps state between calls" in found.sentence
+    assert "stateless" not in found.sentence
+    assert not found.as_torch
+
+
+def test_a_finding_on_calls_has_a_line() -> None:
+    """An input that is written into is no matter of a formula, and has a line by its check."""
+    target = bind_in_process(load_subject("misbehaving.py:writes_inputs"), Options())
+    (line,) = (
+        e for e in identify(target, "writes_inputs").measures if e.experiment == "inputs unchanged"
+    )
+
+    assert "the call wrote into" in line.sentence
+    assert line.as_torch is False
 
 
 def test_the_card_of_a_right_layer_says_what_it_computes() -> None:
