@@ -46,6 +46,18 @@ def nested(params, x, num_heads):
     return dense(params["out"], attend(*(split(each, num_heads) for each in rows)))
 
 
+def within_another(params, x, num_heads):
+    """Right: the dictionary of the attention is one of several in that of a whole model."""
+    return nested(params["attn"], x, num_heads)
+
+
+def within_another_crossed(params, x, num_heads):
+    """Wrong: the packed rows are read as k, q, v."""
+    own = params["attn"]
+    k, q, v = np.split(dense(own["qkv"], x), 3, axis=-1)
+    return dense(own["out"], attend(*(split(each, num_heads) for each in (q, k, v))))
+
+
 def without_output(x, params, num_heads):
     """Right: the heads are merged, and `out` is the name of something else."""
     q, k, v = (split(x @ params[name].T, num_heads) for name in ("wq", "wk", "wv"))

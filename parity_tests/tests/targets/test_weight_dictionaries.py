@@ -19,7 +19,7 @@ FILE = "weight_dictionaries.py"
 judged = checks_of(FILE, cases=40, dtypes=("float64",))
 
 
-@pytest.mark.repeats(13)
+@pytest.mark.repeats(14)
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -27,6 +27,7 @@ judged = checks_of(FILE, cases=40, dtypes=("float64",))
         ("biased", "W_q, W_k, W_v, W_o applied as X @ W"),
         ("configured", "W_q, W_k, W_v, W_o applied as X @ W"),
         ("nested", "qkv, out applied as X @ W"),
+        ("within_another", "qkv, out applied as X @ W"),
         ("without_output", "wq, wk, wv applied as X @ W.T"),
         ("with_heads", "Wq, Wk, Wv, Wo applied as X @ W"),
         ("by_letter", "q, k, v, o applied as X @ W"),
@@ -58,6 +59,7 @@ def test_right_ones_pass(name: str, said: str) -> None:
         "of_record_crossed",
         "of_torchs_state_crossed",
         "configured_by_width",
+        "within_another_crossed",
     ],
 )
 def test_wrong_ones_fail(name: str) -> None:

@@ -181,14 +181,20 @@ class InterpretedCalls(InterpretedLayers):
             return several[place]
         return split_output(problem, several[place], SWAPPED[self.how.arrangement])
 
+    def _together(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
+        """Return all weights in one argument: a dictionary, tuple or record."""
+        held = {key: self._weight(each, problem, arguments) for key, each in given.entries}
+        numbers = LayerSizes(problem.query.shape[-1], problem.num_heads)
+        held |= {key: numbers.value(meaning) for key, meaning in given.sizes}
+        if given.made_by is not None:
+            return given.made_by(**held)
+        if given.container == "tuple":
+            return tuple(held.values())
+        return {given.within: held} if given.within else held
+
     def _weight(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
         if given.entries:
-            held = {key: self._weight(each, problem, arguments) for key, each in given.entries}
-            numbers = LayerSizes(problem.query.shape[-1], problem.num_heads)
-            held |= {key: numbers.value(meaning) for key, meaning in given.sizes}
-            if given.made_by is not None:
-                return given.made_by(**held)
-            return tuple(held.values()) if given.container == "tuple" else held
+            return self._together(given, problem, arguments)
         sizes = weights.sizes_of(problem)
         arrays = problem_arrays.arrays_of(problem, bias=given.bias)
         slot = weights.Slot("", given.parts, given.axes, given.bias)

@@ -81,7 +81,8 @@ class Expressions:
         if given.container == "params":
             held = [f"{json.dumps(key)}: {self.of_argument(each)}" for key, each in given.entries]
             held += [f"{json.dumps(key)}: {NUMBERS[meaning]}" for key, meaning in given.sizes]
-            return f"{{{', '.join(held)}}}"
+            whole = f"{{{', '.join(held)}}}"
+            return f"{{{json.dumps(given.within)}: {whole}}}" if given.within else whole
         if given.made_by is not None:
             held = [f"{name}={self.of_argument(each)}" for name, each in given.entries]
             return f"{given.made_by.__name__}({', '.join(held)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 # What a dictionary of all weights calls the weight and the bias of one projection.
 _LEAF_WEIGHTS = ("w", "W", "weight", "kernel")
 _LEAF_BIASES = ("b", "bias")
+# The key under which a dictionary of more than an attention holds the attention's weights.
+_AROUND = re.compile(
+    r"params|weights|((self|cross)_?)?(attn|attention)|mha|multi_?head(_?(attn|attention))?",
+    re.IGNORECASE,
+)
 TORCHS_PACKED = "in_proj_weight"
 TORCHS_ARRAYS = (
     (TORCHS_PACKED, names.ROWS), ("in_proj_bias", names.ROWS),
@@ -74,7 +80,17 @@ def weight_readings(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightA
 
 
 def in_dictionary(keys: Sequence[str]) -> Iterator[WeightArgument]:
-    """Yield how a dictionary of all weights may hold them, likeliest first."""
+    """Yield how a dictionary of all weights may hold them, likeliest first.
+
+    Itself, then in a dictionary under a key that may be a whole attention's.
+    """
+    around = [key for key in keys if _AROUND.fullmatch(key)]
+    for within in ("", *around):
+        for each in _by_key([key for key in keys if key not in around]):
+            yield replace(each, within=within)
+
+
+def _by_key(keys: Sequence[str]) -> Iterator[WeightArgument]:
     named = [key for key in keys if _key_parts(key)]
     if put_together := [key for key in named if not key.isidentifier()]:
         named = put_together  # what they begin with is no key

@@ -49,7 +49,8 @@ class WeightArgument:
 
     ``container`` is "array", "list" (an array for each head), "dict" (weight and bias, by the names
     in ``leaves``), "pair" (a tuple of weight and bias), "params" (a dictionary of all weights,
-    which are in ``entries``, and of the numbers in ``sizes``, by what they mean) or "tuple" (all
+    which are in ``entries``, and of the numbers in ``sizes``, by what they mean; if ``within`` is a
+    key, in a dictionary under that key) or "tuple" (all
     weights in the order of ``entries``, or a record of the class ``made_by`` with those fields).
     ``optional``: it is left at its default where the problem has none.
     """
@@ -61,6 +62,7 @@ class WeightArgument:
     leaves: tuple[str, str] = ("w", "b")
     entries: tuple[tuple[str, WeightArgument], ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
+    within: str = ""
     optional: bool = False
     made_by: type | None = None
 
