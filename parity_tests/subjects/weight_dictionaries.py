@@ -51,6 +51,11 @@ def within_another(params, x, num_heads):
     return nested(params["attn"], x, num_heads)
 
 
+def of_a_stack(params, x, num_heads):
+    """Right, and reads its weights under the names of a whole stack."""
+    return nested(params["layers"]["first"], x, num_heads)
+
+
 def within_another_crossed(params, x, num_heads):
     """Wrong: the packed rows are read as k, q, v."""
     own = params["attn"]

@@ -108,6 +108,7 @@ REFUSED = {
     "given_weights.py:unknown_among_biases": "`W_second`, `W_third`, `n_heads` do not say which is",
     "styles.py:OneQueryASample": "computes attention; nearest tried: W_q, W_k, W_v, W_o as Line",
     "miscalled.py:raises_always": "but every call that was tried raised RuntimeError: boom [",
+    "weight_dictionaries.py:of_a_stack": "tried raised KeyError: 'layers' [",
     "without_counterpart.py:OwnHeads": "but it has 4 heads, and no parameter that sets their",
     "around_torchs.py:TwelveHeads": "but it has 12 heads, and no parameter that sets",
     "around_torchs.py:AroundCrossed": "but `query`, `key`, `value`, `proj` have no counterpart in",

@@ -332,7 +332,10 @@ def refusal_nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> s
     """
     said = {each.missed.rstrip(".") for each in trials}
     if len(said) == 1 and min(said).startswith("raised "):
-        return f"got {name}, but every call that was tried {said.pop()}; mend that, or {ADAPTER}."
+        raised = said.pop()
+        # A key that no call has is no mistake of a function that is given its weights by name.
+        remedy = "" if raised.startswith("raised KeyError") else "mend that, or "
+        return f"got {name}, but every call that was tried {raised}; {remedy}{ADAPTER}."
     lacking = " is not installed"  # of what raised, the reason that an installation mends
     nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
     calls: dict[str, list[str]] = {}
