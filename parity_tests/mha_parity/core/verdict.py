@@ -42,7 +42,8 @@ class Outcome(StrEnum):
 class FeatureRow:
     """One feature in the report.
 
-    ``status`` is pass, fail, inconclusive, "not offered", or "not drawn" in a short run.
+    ``status`` is pass, fail, inconclusive, "not offered", "left out" by an option, or "not drawn"
+    in a short run.
 
     ``cases`` had the feature; ``failed`` of them failed. The target took ``seconds`` over them.
     ``reason`` says why it has this status, "" where it passes.

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from mha_parity.core.verdict import FailureGroup, FeatureRow, FeatureSet, Verdict
 
+UNASKED = frozenset({"not offered", "left out", "not drawn"})  # what a row is of that has no case
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -32,7 +34,7 @@ class Axis:
     @property
     def offered(self) -> tuple[FeatureRow, ...]:
         """The values the target offers, those that no case has left out."""
-        return tuple(row for row in self.rows if row.status not in {"not offered", "not drawn"})
+        return tuple(row for row in self.rows if row.status not in UNASKED)
 
     @property
     def failing(self) -> tuple[FeatureRow, ...]:

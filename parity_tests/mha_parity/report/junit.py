@@ -70,8 +70,8 @@ def _feature(suite: ET.Element, verdict: Verdict, row: FeatureRow, *, explains: 
     case = _case(suite, verdict, "feature", f"{row.axis}={row.value}")
     if row.status == "not offered":
         ET.SubElement(case, "skipped", message="not offered by the target")
-    elif row.status == "not drawn":
-        ET.SubElement(case, "skipped", message=f"not drawn: {row.reason}")
+    elif row.status in {"left out", "not drawn"}:
+        ET.SubElement(case, "skipped", message=f"{row.status}: {row.reason}")
     elif row.status == "fail" and not explains:
         ET.SubElement(case, "skipped", message=f"{counts}, as others do; the checks say why")
     elif row.status == "fail":

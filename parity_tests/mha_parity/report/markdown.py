@@ -88,6 +88,7 @@ def _judged(verdict: Verdict) -> Iterator[tuple[str, str]]:
     for status, names in wording.unpassed_parameters(verdict):
         yield status, escaped(", ".join(names))
     yield "not offered", escaped(" · ".join(wording.not_offered(verdict, whole_reasons=False)))
+    yield "left out", escaped(" · ".join(wording.left_out(verdict)))
     yield "not drawn", escaped(wording.not_drawn(verdict))
     if wording.gradients_not_asked(verdict):
         yield "not asked", escaped(wording.GRADIENTS_NOT_ASKED)

@@ -14,7 +14,7 @@ from mha_parity.report import accuracy_table, correlations, wording
 from mha_parity.report.columns import Pairs, ReportText
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
@@ -166,18 +166,26 @@ def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
             pairs.append(("", Text(wording.untested_sentence(verdict), style="yellow")))
     for status, names in wording.unpassed_parameters(verdict):
         pairs.append((status, page.flow(Text(each) for each in names)))
-    without = wording.not_offered(verdict, whole_reasons=verbose)
-    missing = [Text(each, style="dim") for each in without]
-    if len(missing) > SHOWN_NAMES + 1 and not verbose:
-        more = Text(f"{len(missing) - SHOWN_NAMES} more with -v", style="dim")
-        missing = [*missing[:SHOWN_NAMES], more]
-    if missing:
-        pairs.append(("not offered", page.flow(missing)))
+    pairs += _unasked(verdict, page, verbose)
     if not_drawn := wording.not_drawn(verdict):
         pairs.append(("not drawn", Text(not_drawn, style="dim")))
     if wording.gradients_not_asked(verdict):
         pairs.append(("not asked", Text(wording.GRADIENTS_NOT_ASKED, style="dim")))
     return pairs
+
+
+def _unasked(verdict: Verdict, page: ReportText, verbose: bool) -> Iterator[tuple[str, Text]]:
+    """Yield what the target does not offer, and what options leave out; the first few alone."""
+    for title, names in (
+        ("not offered", wording.not_offered(verdict, whole_reasons=verbose)),
+        ("left out", wording.left_out(verdict)),
+    ):
+        shown = [Text(each, style="dim") for each in names]
+        if len(shown) > SHOWN_NAMES + 1 and not verbose:
+            more = Text(f"{len(shown) - SHOWN_NAMES} more with -v", style="dim")
+            shown = [*shown[:SHOWN_NAMES], more]
+        if shown:
+            yield title, page.flow(shown)
 
 
 def _accuracy(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:

@@ -248,7 +248,11 @@ def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
     follows from another feature is left out. Without ``whole_reasons`` an exception is its name
     alone.
     """
-    without = {(row.axis, row.value) for row in verdict.features if row.status == "not offered"}
+    without = {
+        (row.axis, row.value)
+        for row in verdict.features
+        if row.status in {"not offered", "left out"}
+    }
     following = {
         (axis, value)
         for needed, axes_of in FOLLOWING
@@ -271,6 +275,11 @@ def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
         else:
             single += map(feature_words, untried)
     return [f"{', '.join(names)} ({reason})" for reason, names in tried.items()] + single + whole
+
+
+def left_out(verdict: Verdict) -> list[str]:
+    """Return what the target offers, and options leave out of the run."""
+    return [feature_words(row) for row in verdict.features if row.status == "left out"]
 
 
 def _kinds(axis: Axis) -> str:

@@ -61,8 +61,9 @@ def build_verdict(
     facts = candidate.facts
     stopped = ended and len(case_results) < options.cases
     rows = summary.feature_rows(
-        case_results, offer, candidate.offer, facts.reasons, stopped=stopped
-    )
+        case_results, offer, candidate.offer, facts.reasons, stopped=stopped,
+        narrowed=bool(options.features or options.dtypes),
+    )  # fmt: skip
     parameters = summary.parameters_with_status(facts.parameters, case_results, options)
     notes = (
         *by_answers.recorded_answers_remark(),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 PARTIAL_BIASES = frozenset({("bias", "in"), ("bias", "out")})
 NOT_DRAWN = "--cases 500 has some"
 ENDED = "the run ended before"
+LEFT_OUT = "by an option of the run"
 
 
 def outcome(
@@ -86,9 +87,11 @@ def feature_rows(
     reasons: Mapping[tuple[str, str], str],
     *,
     stopped: bool = False,
+    narrowed: bool = False,
 ) -> tuple[FeatureRow, ...]:
     """Return one row a feature: fail, pass, inconclusive (no case can show it), not offered.
 
+    Or "left out", where options ``narrowed`` what is asked of the offer.
     Or "not drawn": what no case could show of a run that ``stopped`` at its failures, and the
     values that replace normal ones, where no case of a short run has them, or one alone in which
     every row comes out as NaN.
@@ -118,6 +121,8 @@ def feature_rows(
         if value in asked[axis]:
             found = _row(axis, value, seen, failed, informative)
             return replace(found, seconds=seconds_of[axis, value])
+        if narrowed and value in offer[axis]:
+            return FeatureRow(axis, value, "left out", 0, LEFT_OUT)
         reason = "" if value in offer[axis] else reasons.get((axis, value), "")
         return FeatureRow(axis, value, "not offered", 0, reason)
 

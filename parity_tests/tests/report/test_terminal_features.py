@@ -124,6 +124,20 @@ def test_gradients_that_were_not_asked_for_are_said(
         assert "not asked" not in shown(make_verdict(failed=0, features=known))
 
 
+def test_what_an_option_leaves_out_is_not_said_to_be_not_offered(
+    make_verdict: Callable[..., Verdict], shown: Callable[..., str]
+) -> None:
+    """A dtype that the target offers and the run did not ask has a line of its own."""
+    left_out = FeatureRow("dtype", "float16", "left out", 0, "by an option of the run")
+    missing = FeatureRow("dtype", "bfloat16", "not offered", 0)
+    verdict = make_verdict(failed=0, features=(left_out, missing))
+    said = " ".join(shown(verdict).split())
+
+    assert ["bfloat16"] == wording.not_offered(verdict)
+    assert ["float16"] == wording.left_out(verdict)
+    assert "not offered bfloat16 left out float16" in said
+
+
 def test_whole_axes_that_are_not_offered_take_one_entry(
     make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
 ) -> None:
