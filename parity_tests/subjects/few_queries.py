@@ -53,3 +53,37 @@ class CausalWithLastRow(CausalWithMask):
     def rows_of(self, mask):
         """Return one row."""
         return mask[:, :, -1:]
+
+
+class LastOfKeys(nn.Module):
+    """Right: the causal rule counts from the last query and key, as a decoder with a cache."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.o = (nn.Linear(dim, dim) for _ in range(4))
+
+    def behind(self, queries, keys):
+        """Return how many keys behind its own place the first query does not see from."""
+        return keys - queries + 1
+
+    def forward(self, query, context, causal=False):
+        """Return (N, L, E) of query (N, L, E) and context (N, S, E)."""
+        q, k, v = (
+            layer(rows).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for layer, rows in ((self.q, query), (self.k, context), (self.v, context))
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if causal:
+            queries, keys = scores.shape[-2:]
+            future = torch.ones(queries, keys, dtype=torch.bool).triu(self.behind(queries, keys))
+            scores = scores.masked_fill(future, -torch.inf)
+        return self.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class LastOfKeysFromTwo(LastOfKeys):
+    """Wrong: of fewer queries than half of the keys the last sees a key too few."""
+
+    def behind(self, queries, keys):
+        """Return one key less where the queries are few."""
+        return keys - queries + (2 * queries >= keys)

@@ -2,12 +2,15 @@
 
 Torch counts both from the first row: of one query the rule leaves the first key alone. Code that
 drops the rule for a single query means a cache, and few cases have one query of several keys. The
-rows of a call of as many queries as keys say what those of fewer are.
+rows of a call of as many queries as keys say what those of fewer are: of a rule that counts from
+the last of each, which cases cannot ask there, those of the last queries.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_cross_attention
@@ -27,6 +30,11 @@ CHECKS = {NAME: "under the causal rule few queries see the keys that they see am
 REMEDY = (
     "count queries and keys from the first of each, whatever their numbers: where one query is the "
     "last of a cache, let its caller say so"
+)
+OF_LAST = "from the last rows among"
+COUNT_FROM_LAST = (
+    "align queries and keys at their ends: of L queries and S keys query i sees the keys "
+    "j <= i + S - L"
 )
 KEYS, HEAD_DIM = 7, 4
 SELDOM = 4  # where each length is compiled, one of 4 is asked
@@ -48,27 +56,38 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
     whole = plain_cross_attention(bound, problem, keys, keys, HEAD_DIM, attn="causal")
     if whole is None:
         return
+    of_last = bound.masks is not None and bound.masks.counts_from_last
     try:
         expected = bound(whole).output
-        several = bound(first_queries(whole, SEVERAL)).output
-        if not alike(expected[:, :SEVERAL], several):
-            return
+        if not of_last:
+            several = bound(first_queries(whole, SEVERAL)).output
+            if not alike(expected[:, :SEVERAL], several):
+                return
         for count in (1, 2, keys - 1):
-            few = first_queries(whole, count)
+            few = last_queries(whole, count) if of_last else first_queries(whole, count)
+            rows = expected[:, -count:] if of_last else expected[:, :count]
             found = bound(few).output
             yield NAME
-            if not alike(expected[:, :count], found):
+            if not alike(rows, found):
                 tell_compared(
                     NAME,
                     ComparedCall(f"{keys} queries with the causal rule", whole, expected),
-                    ComparedCall("the first of them", few, found),
+                    ComparedCall(f"the {'last' if of_last else 'first'} of them", few, found),
                 )
                 said = f"{count} quer{'y' if count == 1 else 'ies'} of {keys} keys"
-                difference = describe_difference(expected[:, :count], found)
-                yield f"{NAME}: {said}: {difference} from the same rows among {keys} queries."
+                among = OF_LAST if of_last else "from the same rows among"
+                yield f"{NAME}: {said}: {describe_difference(rows, found)} {among} {keys} queries."
                 return
     except CandidateError:  # what raises is the finding of other cases
         return
+
+
+def last_queries(problem: Problem, count: int) -> Problem:
+    """Return the problem with as many of the last queries, which see the keys up to their own."""
+    case = problem.case.replace(queries=count, attn="bool2d")
+    keys = case.keys
+    behind = np.triu(np.ones((count, keys), dtype=bool), k=1 + keys - count)
+    return problem.replace(case=case, query=problem.query[:, -count:].copy(), attn_mask=behind)
 
 
 def first_queries(problem: Problem, count: int) -> Problem:

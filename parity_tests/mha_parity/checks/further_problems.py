@@ -60,7 +60,11 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 )
 
 BY_SENTENCE: Mapping[str, str] = MappingProxyType(
-    {windows.KEPT: windows.FORGET, TRAINING.said: dropout.AS_IN_EVALUATION}
+    {
+        causal_lengths.OF_LAST: causal_lengths.COUNT_FROM_LAST,
+        windows.KEPT: windows.FORGET,
+        TRAINING.said: dropout.AS_IN_EVALUATION,
+    }
 )
 
 

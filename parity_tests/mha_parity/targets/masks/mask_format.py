@@ -43,7 +43,7 @@ ONE_NUMBER: Axes = ()  # of all samples
 SINGLE_LENGTHS: tuple[Axes, ...] = (ONE_NUMBER, ("L",))  # of one sample without its axis
 LAST = (
     ", counted from the last ones, as torch.nn.attention.bias.causal_lower_right does: judged at "
-    "L = S alone"
+    "L = S alone, and the last queries by their rows among as many as keys"
 )
 VALUES = ("bool", "int", "float")  # of True and False, or 1 and 0
 _PLACE = {"N": 0, "H": 1, "L": 2, "S": 3}
@@ -174,13 +174,14 @@ class MaskFormat:
         return np.asarray(marked, dtype=types[self.kind])
 
     def _switch(self, content: MaskContent) -> bool | None:
-        causal = np.triu(np.ones(content.hidden.shape[-2:], dtype=bool), k=1)
+        length, keys = content.hidden.shape[-2:]
+        behind = keys - length if self.last else 0
+        causal = np.triu(np.ones((length, keys), dtype=bool), k=1 + behind)
         if content.added is not None:
             return None
         if not content.hidden.any():
             return not self.hides
-        length, keys = content.hidden.shape[-2:]
-        served = length == keys or not self.only_square
+        served = length == keys or not self.square
         return self.hides if served and (content.hidden == causal).all() else None
 
     def _lengths(self, content: MaskContent) -> Array | int | None:

@@ -129,6 +129,11 @@ class MaskPlan:
         found = (taken for each in self.by_layout.values() for f in each for taken in f.taken)
         return any(taken.of_one_sample for taken in found)
 
+    @property
+    def counts_from_last(self) -> bool:
+        """Whether a causal switch aligns queries and keys at their ends."""
+        return any(t.last for each in self.by_layout.values() for f in each for t in f.taken)
+
     def only_square(self, case: Case) -> bool:
         """Return whether the masks of a case can be passed at L = S alone."""
         small = case.replace(batch=min(case.batch, 2), queries=5, head_dim=3)
