@@ -87,3 +87,19 @@ class LastOfKeysFromTwo(LastOfKeys):
     def behind(self, queries, keys):
         """Return one key less where the queries are few."""
         return keys - queries + (2 * queries >= keys)
+
+
+class FirstOfKeysBySaying(LastOfKeys):
+    """Wrong, since its causal mask is aligned at the bottom right by these words alone."""
+
+    def behind(self, queries, keys):
+        """Return the next place."""
+        return 1
+
+
+class LastOfKeysBySaying(LastOfKeys):
+    """Right: with ``causal`` query i may attend to keys j <= i + (S - L)."""
+
+
+class LastOfKeysAgainstSaying(LastOfKeys):
+    """Wrong: the causal rule is documented as aligned at the top left, and counts from the last."""

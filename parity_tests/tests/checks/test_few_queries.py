@@ -14,7 +14,7 @@ judged = checks_of("few_queries.py", cases=40, dtypes=("float64",))
 @pytest.mark.parametrize(
     ("name", "check"),
     [("by_torch", causal_lengths.NAME), ("CausalWithMask", masks_of_rows.NAME),
-     ("LastOfKeys", causal_lengths.NAME)],
+     ("LastOfKeys", causal_lengths.NAME), ("LastOfKeysBySaying", causal_lengths.NAME)],
 )  # fmt: skip
 def test_right_ones_pass_and_are_asked(name: str, check: str) -> None:
     """The check is made, with whatever masks the target takes."""
@@ -28,6 +28,8 @@ def test_right_ones_pass_and_are_asked(name: str, check: str) -> None:
     [
         ("without_rule_for_one", causal_lengths.NAME, "1 query of "),
         ("LastOfKeysFromTwo", causal_lengths.NAME, "from the last rows among"),
+        ("FirstOfKeysBySaying", causal_lengths.NAME, "from the last rows among"),
+        ("LastOfKeysAgainstSaying", "output", "should be"),
         ("CausalWithLastRow", masks_of_rows.NAME, "of which `mask` hides "),
     ],
 )

@@ -16,6 +16,7 @@ from mha_parity.targets.masks.documented import (
     documents_booleans,
     documents_integers,
 )
+from mha_parity.targets.masks.documented_alignment import documents_last_keys
 from mha_parity.targets.masks.mask_format import SHAPES, axes_text
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # Whose call has one of these, or is (query, key, value, ...), promises nn.MultiheadAttention's.
 TORCH_COMPANIONS = frozenset({"key_padding_mask", "need_weights", "average_attn_weights"})
 SDPA_COMPANIONS = frozenset({"is_causal", "dropout_p", "enable_gqa"})
+TORCH_SWITCH = "is_causal"
 TORCH_MASKS = frozenset({"attn_mask", "key_padding_mask"})
 TORCH_ROWS = ("query", "key", "value")
 # Names that say what a True does, though they are not torch's.
@@ -48,6 +50,7 @@ class MaskRequirement:
     the shapes that the target documents, which are judged where its calls take them. ``demanded``:
     the one shape that it documents, which is judged though calls raise. ``otherwise``: whether True
     hides by what it says of a mask of booleans or of integers, where trials show no meaning of one.
+    ``last``: whether its documentation aligns the causal rule at the last query and key.
     """
 
     hides: bool | None = None
@@ -58,6 +61,7 @@ class MaskRequirement:
     documented: tuple[Axes, ...] = ()
     demanded: tuple[Axes, ...] = ()
     otherwise: bool | None = None
+    last: bool | None = None
 
     @property
     def promised(self) -> tuple[Axes, ...]:
@@ -76,7 +80,10 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
     if given:
         return _by_option(given)
     if parameter.role is Role.CAUSAL:
-        return MaskRequirement(hides=True)
+        last = documents_last_keys(convention.subject)
+        # `is_causal` is torch's own name: its first query sees the first key alone.
+        own = parameter.name != TORCH_SWITCH
+        return MaskRequirement(hides=True, last=last if last is not None or own else False)
     if parameter.role is Role.SCORE_BIAS:
         return MaskRequirement(added=True)
     subject, entry, name = convention.subject, convention.entry(), parameter.name

@@ -53,7 +53,6 @@ MIN_COSINE = 0.4  # of a meaning that is taken as the nearest; unrelated ones st
 EXACT = 0.97  # the cosine of a meaning that fits but for the clipping of logarithms
 STEEP = 1.5  # what an addend's unit adds to a logarithm at most; a threshold or a factor adds more
 DISTINCT = 0.05  # by how much the cosine of one alignment passes that of the other
-TORCH_SWITCH = "is_causal"
 STRONG = 5.0  # what a hidden key loses in logarithms at least, where nothing else says it is hidden
 # What reading an attribute raises that an array does not have, and how many of them are tried.
 _ATTRIBUTE = re.compile(r"AttributeError: \S+ object has no attribute '([A-Za-z]\w*)'")
@@ -235,10 +234,9 @@ class _Search:
             return cosine(change, future.mean(-1)[:, None] - future)
 
         fits = fit(1), fit(1 + keys - length)
-        # `is_causal` is torch's own name: its first query sees the first key alone.
-        own = self._parameter.name != TORCH_SWITCH
-        last = own and keys > length and fits[1] > max(EXACT, fits[0] + DISTINCT)
-        best = fits[last]
+        asked, by_trial = self._asked.last, fits[1] > max(EXACT, fits[0] + DISTINCT)
+        last = keys > length and (by_trial if asked is None else asked)
+        best = fits[last] if asked is None else max(fits, key=abs)
         if abs(best) > MIN_COSINE:
             hides = best > 0 if self._asked.hides is None else self._asked.hides
             yield MaskFormat((), SWITCH, hides, abs(best), last=last)
