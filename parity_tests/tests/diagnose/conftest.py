@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mha_parity import diagnose
 from mha_parity.catalogue import answer_of
 from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.core.deadline import Deadline
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 PROJECTED = make_offer(form="qkv", projection="none", inputs=("cross",))
+
+
+@pytest.fixture
+def ample_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a diagnosis ten times its time: how fast a processor is must not decide what it says."""
+    monkeypatch.setattr(diagnose, "Deadline", lambda seconds: Deadline(10 * seconds))
 
 
 @pytest.fixture(scope="session")
