@@ -270,7 +270,8 @@ def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
                 tried.setdefault(_reason(row, whole=whole_reasons), []).append(feature_words(row))
         untried = [row for row in missing if not row.reason]
         untried = [row for row in untried if (row.axis, row.value) not in following]
-        if len(untried) > 1 and not axis.varies:
+        is_whole = not any(row.status == "left out" for row in axis.rows)
+        if len(untried) > 1 and not axis.varies and is_whole:
             whole.append(_kinds(axis))
         else:
             single += map(feature_words, untried)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import Case
 from mha_parity.core.verdict import Outcome
 from mha_parity.diagnose.evidence import Observation, quickest
+from mha_parity.diagnose.experiments import examination
 from subject_checks import checks_of
 
 pytestmark = pytest.mark.usefixtures("ample_time")
@@ -44,6 +47,17 @@ def test_the_step_is_said_first(name: str) -> None:
     verdict = judged(name, **options)
     assert Outcome.FAIL == verdict.outcome, verdict.sentence
     assert CAUSES[name] in verdict.diagnosis[0].title
+
+
+def test_two_masks_are_tried_before_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each wrong answer was to a case with both, one mask alone has nothing to show."""
+
+    def untried(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("one mask alone was tried")
+
+    monkeypatch.setattr(examination, "masks", untried)
+    verdict = judged("HiddenWhereBoth")
+    assert CAUSES["HiddenWhereBoth"] in verdict.diagnosis[0].title
 
 
 def test_long_and_subnormal_cases_screen_no_hypothesis() -> None:

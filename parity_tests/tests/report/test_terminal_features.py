@@ -138,6 +138,18 @@ def test_what_an_option_leaves_out_is_not_said_to_be_not_offered(
     assert "not offered bfloat16 left out float16" in said
 
 
+def test_an_axis_of_which_an_option_leaves_a_part_out_is_not_said_to_be_missing(
+    make_verdict: Callable[..., Verdict],
+) -> None:
+    """Of masks one kind was asked and one left out: the others are named, not every one but it."""
+    status = {"bool2d": "pass", "none": "left out", "causal": "left out"}
+    rows = [FeatureRow("attn", each, status.get(each, "not offered"), 9) for each in AXES["attn"]]
+    said = wording.not_offered(make_verdict(features=tuple(rows)))
+
+    assert len(AXES["attn"]) - len(status) == len(said)
+    assert not any("every" in each for each in said)
+
+
 def test_whole_axes_that_are_not_offered_take_one_entry(
     make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
 ) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES, WIDTH
 from mha_parity.targets.conventions.signatures import forward
 
+_SENTENCE = re.compile(r"(?<=[.;])\s+|\n\s*\n|\n\s*[-*]\s")
+
 
 def _tuple_of(*axes: str) -> str:
     joined = r"\s*,\s*".join(axes)
@@ -115,3 +117,8 @@ def documentation(subject: Any) -> str:
     if isinstance(subject, type):
         documented += [getattr(subject, "__init__", None), forward(subject)]
     return "\n\n".join(inspect.getdoc(each) or "" for each in documented)
+
+
+def sentences(subject: Any) -> list[str]:
+    """Return the sentences and entries of what ``documentation`` returns, each in one line."""
+    return [" ".join(each.split()) for each in _SENTENCE.split(documentation(subject))]

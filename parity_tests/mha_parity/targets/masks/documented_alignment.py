@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mha_parity.targets.fit.documented_layout import documentation
+from mha_parity.targets.fit.documented_layout import sentences
 
 if TYPE_CHECKING:
     from typing import Any
@@ -24,7 +24,6 @@ _FIRST = re.compile(r"\b(top|upper)[- ]left\b", re.IGNORECASE)
 _NOT = re.compile(
     r"\b(not|no|never|unlike|instead|rather|other than|differs?)\b|n['\u2019]t\b", re.IGNORECASE
 )
-_SENTENCE = re.compile(r"(?<=[.;])\s+|\n\s*\n|\n\s*[-*]\s")
 
 
 def documents_last_keys(subject: Any) -> bool | None:
@@ -32,10 +31,9 @@ def documents_last_keys(subject: Any) -> bool | None:
 
     False: from the first of both; None where nothing is said, or both, or something is denied.
     """
-    sentences = [" ".join(each.split()) for each in _SENTENCE.split(documentation(subject))]
     said = {
         aligned
-        for each in sentences
+        for each in sentences(subject)
         for pattern, aligned in ((_LAST, True), (_FIRST, False))
         if pattern.search(each) and _CAUSAL.search(each) and not _NOT.search(each)
     }

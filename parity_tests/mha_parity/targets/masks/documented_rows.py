@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mha_parity.targets.fit.documented_layout import documentation
+from mha_parity.targets.fit.documented_layout import documentation, sentences
 
 if TYPE_CHECKING:
     from typing import Any
@@ -45,7 +45,6 @@ _BOTH = re.compile(
     r",? ?\b(both )?(in|for|of) (the )?outputs? and (in |for |of )?(the )?(attention )?weights?\b",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"(?<=[.;])\s+|\n\s*\n|\n\s*[-*]\s")
 
 # That there are no rows without a key.
 _A_KEY = re.compile(
@@ -67,8 +66,7 @@ def documents_zero_rows(subject: Any) -> bool:
 
     A sentence that says both says so, unless it denies something, or speaks of other arrays.
     """
-    sentences = (" ".join(each.split()) for each in _SENTENCE.split(documentation(subject)))
-    return any(map(_promises_zero, sentences))
+    return any(map(_promises_zero, sentences(subject)))
 
 
 def _promises_zero(sentence: str) -> bool:
