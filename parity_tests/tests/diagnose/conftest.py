@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 PROJECTED = make_offer(form="qkv", projection="none", inputs=("cross",))
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def ample_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a diagnosis ten times its time: how fast a processor is must not decide what it says."""
-    monkeypatch.setattr(diagnose, "Deadline", lambda seconds: Deadline(10 * seconds))
+    """Give a diagnosis three times its time: a slow processor must not decide what it says."""
+    monkeypatch.setattr(diagnose, "Deadline", lambda seconds: Deadline(3 * seconds))
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,6 @@ import pytest
 
 from subject_checks import assert_named, check_subject
 
-pytestmark = pytest.mark.usefixtures("ample_time")
-
 
 @pytest.mark.repeats(1)
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from mha_parity.diagnose.evidence import Observation, quickest
 from mha_parity.diagnose.experiments import examination
 from subject_checks import checks_of
 
-pytestmark = pytest.mark.usefixtures("ample_time")
 PLAIN = Case(seed=1, batch=2, queries=5, keys=5, heads_count=2, head_dim=4)
 judged = checks_of("wrong_by_axes.py", cases=40, dtypes=("float64",), diagnose=True)
 
