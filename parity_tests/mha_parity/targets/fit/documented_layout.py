@@ -119,6 +119,6 @@ def documentation(subject: Any) -> str:
     return "\n\n".join(inspect.getdoc(each) or "" for each in documented)
 
 
-def sentences(subject: Any) -> list[str]:
+def documented_sentences(subject: Any) -> list[str]:
     """Return the sentences and entries of what ``documentation`` returns, each in one line."""
     return [" ".join(each.split()) for each in _SENTENCE.split(documentation(subject))]

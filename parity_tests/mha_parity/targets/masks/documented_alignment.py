@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mha_parity.targets.fit.documented_layout import sentences
+from mha_parity.targets.fit.documented_layout import documented_sentences
 
 if TYPE_CHECKING:
     from typing import Any
@@ -33,7 +33,7 @@ def documents_last_keys(subject: Any) -> bool | None:
     """
     said = {
         aligned
-        for each in sentences(subject)
+        for each in documented_sentences(subject)
         for pattern, aligned in ((_LAST, True), (_FIRST, False))
         if pattern.search(each) and _CAUSAL.search(each) and not _NOT.search(each)
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mha_parity.targets.fit.documented_layout import documentation, sentences
+from mha_parity.targets.fit.documented_layout import documentation, documented_sentences
 
 if TYPE_CHECKING:
     from typing import Any
@@ -66,7 +66,7 @@ def documents_zero_rows(subject: Any) -> bool:
 
     A sentence that says both says so, unless it denies something, or speaks of other arrays.
     """
-    return any(map(_promises_zero, sentences(subject)))
+    return any(map(_promises_zero, documented_sentences(subject)))
 
 
 def _promises_zero(sentence: str) -> bool:
