@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 # Twice quiet: errors only.
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 ARGS  ?=
+# Not one for each processor: a container may show more of them than it may use.
+WORKERS ?= 2
 OLDEST ?= .venv-oldest
 MHA_PARITY_FUZZ ?= 1000
 
@@ -22,6 +24,7 @@ help: ## list these targets
 	@echo "  PYTHON=...       the Python to build $(VENV) with (3.11 or newer; found by itself)"
 	@echo "  TORCH_INDEX=...  the package index to take torch from (say, one with CPU builds)"
 	@echo "  ARGS=...         more arguments for the command or for pytest"
+	@echo "  WORKERS=...      processes that run the tests: 2 by default, best one for each processor"
 
 parity: $(READY) ## judge the NumPy attention against torch and print the report
 	@$(BIN)/mha-parity check $(ARGS)
@@ -40,10 +43,10 @@ types: $(READY) ## check the types
 
 # Bare pytest, not `python -m pytest`, which would put the repository root on sys.path.
 tests: $(READY) ## run all tests, without lint and types
-	@$(BIN)/pytest -q -n 2 --dist worksteal $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-all: $(READY) ## run all tests, those too that repeat a proof in further styles and seeds
-	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not languages" $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not languages" $(ARGS)
 
 bench: $(READY) ## time the NumPy attention beside torch's paths, and say the ratios
 	@$(BIN)/mha-parity bench $(ARGS)
@@ -85,7 +88,7 @@ test-languages: $(READY) ## judge the clients in C, Rust and JavaScript (gcc, ru
 	@$(BIN)/pytest -q -m "" parity_tests/tests/targets/test_command.py $(ARGS)
 
 test-oldest: $(OLDEST)/.ready ## run all tests on the oldest releases that are allowed
-	@$(OLDEST)/bin/pytest -q -n 2 --dist worksteal $(ARGS)
+	@$(OLDEST)/bin/pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 torch-versions: $(OLDEST)/.ready ## say path by path what changed since the oldest torch that is allowed
 	@mkdir -p build
