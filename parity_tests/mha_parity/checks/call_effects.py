@@ -118,6 +118,7 @@ class MonitoredCandidate:
         before = GlobalState.now()
         try:
             with (
+                self.bound.bypass,
                 attributed(self.bound.subject),
                 as_they_stand(on=repeated),
                 compared_calls_reported(self._tell),

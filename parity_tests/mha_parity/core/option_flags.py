@@ -77,7 +77,9 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
         mask_meanings,
     ),
     "without": _flag(
-        "leave these masks, lengths or causal switches of the target untried, and say so",
+        "leave these masks, lengths or causal switches of the target untried; methods, functions "
+        "or modules within it that torch lacks (rotary positions, norms of q and k) return what "
+        "they are given; the verdict says so",
         "A,B",
         comma_list,
     ),

@@ -94,7 +94,8 @@ class OptionKeywords(TypedDict, total=False):
     jobs
         Processes to judge in.
     without
-        Masks, lengths or causal switches of the target that are knowingly left untried.
+        Masks, lengths or causal switches of the target that are knowingly left untried, and parts
+        of it (methods, functions, modules) that return what they are given.
     masks
         What masks of the target mean, as ``"mask=keeps:(N,1,L,S)"``: hides, keeps or additive.
     state_dict, num_heads

@@ -31,6 +31,7 @@ class Role(StrEnum):
     CONFIG = "configuration"
     KEYS = "keys of another number than the queries"  # an input of its own that raises for them
     KEYWORDS = "further keywords"  # of an open call, which may be masks
+    PART = "part"  # no parameter: what returns its arguments, as ``--without`` asks
     OTHER = "other"
 
 
@@ -57,6 +58,8 @@ ONE_SAMPLE = "passed with one sample alone, beside the causal rule of the target
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
     """One parameter; ``of`` is "constructor" or "call", ``default`` its repr ("" if required).
+
+    Or a part of the target that is taken out: ``of`` is "part".
 
     ``meaning`` is what small calls showed of a mask ("True keeps, (N, 1, L, S)"), ``reason`` why it
     could not be tried; both are "" where nothing was asked.

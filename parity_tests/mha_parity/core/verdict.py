@@ -293,10 +293,13 @@ class Verdict:
     @property
     def _left_out(self) -> str:
         """Name the parameters that no case passed, by status."""
-        said = ""
+        parts = [p.name for p in self.parameters if p.role is Role.PART]
+        said = f"; without its {', '.join(parts)}" if parts else ""
         for status in (Status.NOT_TRIED, Status.DEFAULT_ONLY, Status.EXCLUDED):
             names = dict.fromkeys(
-                p.name for p in self.parameters if p.status is status and not p.is_untried
+                p.name
+                for p in self.parameters
+                if p.status is status and not p.is_untried and p.role is not Role.PART
             )
             said += f"; parameters {status.value}: {', '.join(names)}" if names else ""
         square = dict.fromkeys(p.name for p in self.parameters if SQUARE in p.meaning)

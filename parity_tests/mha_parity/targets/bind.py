@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
 from mha_parity.core.option_values import hint_of
-from mha_parity.targets import backends, left_out
-from mha_parity.targets.attention_call import is_adapter
+from mha_parity.targets import left_out
 from mha_parity.targets.attribution import raised_by
-from mha_parity.targets.backends.own_tensors import own_tensors
 from mha_parity.targets.callables import as_function, layer_inside
-from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.crash_report import crash
-from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import offer_unprobed, probe_offer
+from mha_parity.targets.fit.bypass import Bypass
 from mha_parity.targets.functional_modules import as_layer
 from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
 from mha_parity.targets.onnx_model import OnnxModel
-from mha_parity.targets.recognition import bind_recognised, fits_of, in_its_library
+from mha_parity.targets.recognition import convention_of
 from mha_parity.targets.state_dict import give_weights
 
 if TYPE_CHECKING:
@@ -69,17 +66,17 @@ def bind(
         subject = as_layer(as_function(subject))
         compiled = layer_of(subject)
         layer = layer_inside(compiled)
-        bound = _bound(
-            subject if layer is None else type(layer), name, device, path, library, call=probe
-        )
-        bound.name = label or bound.name
-        bound.mask_meanings, bound.without = dict(masks), tuple(without)
-        _check_names(bound)
-        if not bound.states_offer:
-            (probe_offer if probe else offer_unprobed)(bound)
-        if not probe and (layer is not None or state_dict is not None):
-            bound.offer = bound.offer | {"dtype": bound.library.dtypes}  # the weights say which
-        _take_weights(bound, compiled, state_dict, num_heads)
+        kind = subject if layer is None else type(layer)
+        with Bypass(kind, without, layer) as bypass:
+            bound = convention_of(kind, name, device, path, library, call=probe)
+            bound.name, bound.bypass = label or bound.name, bypass
+            bound.mask_meanings, bound.without = dict(masks), tuple(without)
+            _check_names(bound)
+            if not bound.states_offer:
+                (probe_offer if probe else offer_unprobed)(bound)
+            if not probe and (layer is not None or state_dict is not None):
+                bound.offer = bound.offer | {"dtype": bound.library.dtypes}  # the weights say which
+            _take_weights(bound, compiled, state_dict, num_heads)
         bound.passed = {}  # the trials were no cases
         bound.remarks = (*filter(None, (left_out.remark_on(bound.subject),)), *bound.remarks)
     except (TargetError, CandidateError):
@@ -101,7 +98,7 @@ def bind(
 
 
 def _check_names(bound: Convention) -> None:
-    """Refuse a name of ``--masks`` or ``--without`` that no parameter has: it would do nothing.
+    """Refuse a name of ``--masks`` or ``--without`` that nothing has: it would do nothing.
 
     Raises
     ------
@@ -111,15 +108,16 @@ def _check_names(bound: Convention) -> None:
     """
     if not (bound.mask_meanings or bound.without):
         return
-    known = list(dict.fromkeys(each.name for each in bound.parameters))
+    known = [*dict.fromkeys(each.name for each in bound.facts.parameters)]
     for option, names in (("--masks", bound.mask_meanings), ("--without", bound.without)):
         for name in names:
             if name in known:
                 continue
             others = f"it has {', '.join(known) or 'none'}; name one, or leave {option} out."
             hint = hint_of(name, known, others)
+            part = " or part" if option == "--without" else ""
             raise TargetError(
-                f"got {option} {name}, but {bound.name} has no parameter of that name; {hint}"
+                f"got {option} {name}, but {bound.name} has no parameter{part} of that name; {hint}"
             )
 
 
@@ -139,36 +137,3 @@ def _name(subject: object) -> str:
     if isinstance(subject, type) or inspect.isroutine(subject):
         return str(subject.__qualname__)
     return type(subject).__qualname__
-
-
-def _bound(
-    subject: object,
-    name: str | None,
-    device: str,
-    path: str | None,
-    library: str | None,
-    *,
-    call: bool,
-) -> Convention:
-    libraries = [backends.library(each, device) for each in backends.likely_libraries(subject)]
-    if device != "cpu" and all(each.name == "numpy" for each in libraries):
-        raise TargetError(
-            f"got the device {device!r}, but the target takes NumPy's arrays, which lie on the "
-            "CPU; leave --device out."
-        )
-    libraries += own_tensors(subject)
-    libraries = [each for each in libraries if each.name == library] or libraries
-    if name is None and is_adapter(subject):
-        name = Adapted.name
-    if name is None and call:
-        return bind_recognised(subject, libraries, path)
-    if name is None:
-        from mha_parity.targets.detect import recognise
-
-        name = recognise(subject, libraries, call=call)
-    if name == Fitted.name:
-        fits, refused = fits_of(subject, libraries, path)
-        if not fits:
-            raise refused[-1]
-        return fits[-1]
-    return in_its_library(convention_named(name), subject, libraries, path, call=call)

@@ -4,43 +4,75 @@ from __future__ import annotations
 
 import inspect
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.targets import backends
+from mha_parity.targets.attention_call import is_adapter
 from mha_parity.targets.backends.list_arrays import ListArrays
+from mha_parity.targets.backends.own_tensors import own_tensors
 from mha_parity.targets.callables import is_function
+from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.functions import QKV
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.sdpa import SDPA
-from mha_parity.targets.fit.bent_scores import bends_scores
+from mha_parity.targets.counterpart import refuse_without_counterpart
 from mha_parity.targets.fit.interpretation import OF_HEADS
-from mha_parity.targets.fit.refusals import (
-    refusal_without_counterpart,
-    refuse_other_kind,
-    refuse_separate_kernels,
-)
-from mha_parity.targets.fit.without_counterpart import (
-    kept_parts_without_counterpart,
-    parts_without_counterpart,
-)
 from mha_parity.targets.known import convention_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from mha_parity.core.arrays import Array
-    from mha_parity.core.problem import Problem
     from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.base import Convention
 
 DISTINCT = {"batch": 2, "heads_count": 3, "queries": 5, "keys": 7, "head_dim": 6}
-EVEN_HEAD_DIM = 8  # of the call that is watched: rotary positions halve a head
 
 
-def bind_recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:
+def convention_of(
+    subject: object,
+    name: str | None,
+    device: str,
+    path: str | None,
+    library: str | None,
+    *,
+    call: bool,
+) -> Convention:
+    """Return a subject by the convention ``name``, or by the one that is recognised.
+
+    ``call`` says whether small calls may recognise it; ``library`` names the one it takes.
+
+    Raises
+    ------
+    TargetError
+        It cannot be recognised, or is not called on that device.
+
+    """
+    libraries = [backends.library(each, device) for each in backends.likely_libraries(subject)]
+    if device != "cpu" and all(each.name == "numpy" for each in libraries):
+        raise TargetError(
+            f"got the device {device!r}, but the target takes NumPy's arrays, which lie on the "
+            "CPU; leave --device out."
+        )
+    libraries += own_tensors(subject)
+    libraries = [each for each in libraries if each.name == library] or libraries
+    if name is None and is_adapter(subject):
+        name = Adapted.name
+    if name is None and call:
+        return _bind_recognised(subject, libraries, path)
+    if name is None:
+        from mha_parity.targets.detect import recognise
+
+        name = recognise(subject, libraries, call=call)
+    if name == Fitted.name:
+        fits, refused = fits_of(subject, libraries, path)
+        if not fits:
+            raise refused[-1]
+        return fits[-1]
+    return in_its_library(convention_named(name), subject, libraries, path, call=call)
+
+
+def _bind_recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:
     """Return a subject as it is called; what answers NumPy's arrays by others, with those."""
     bound = _recognised(subject, libraries, path)
     if bound.library.name != "numpy" or len(libraries) == 1:
@@ -83,7 +115,7 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
     nearest = (*[each for each in answering if not _serves_more(fits, each)], *fits[::-1])[:1]
     if not nearest:
         raise (*refused, *why)[-1]
-    _refuse_without_counterpart(nearest[0])
+    refuse_without_counterpart(nearest[0])
     return nearest[0]
 
 
@@ -151,44 +183,6 @@ def _leaves_out_heads(fitted: Convention, found: list[Convention]) -> bool:
         accepts(each, each.trial_case()).offered for each in found if each.convention == "sdpa"
     )
     return "many" not in fitted.offer["heads"] and any(answers)
-
-
-def _refuse_without_counterpart(bound: Convention) -> None:
-    """Refuse what departs from attention by what torch's layer cannot express.
-
-    What bends scores alone is judged: a score's function is found, and said with its numbers.
-
-    Raises
-    ------
-    TargetError
-        A small call runs what is called after it; the sentence names that. Or it has no scores.
-
-    """
-    refuse_other_kind(bound.name)
-    case = bound.trial_case().replace(head_dim=EVEN_HEAD_DIM)
-    try:
-        problem = make_problem(case)
-        call = bound.prepare(problem)
-    except CandidateError:
-        return  # the run says what it raised
-    layer = call.function
-    modules: Iterable[tuple[str, Any]] = getattr(layer, "named_modules", tuple)()
-    # An identity stands where a LayerNorm was taken out.
-    paths = {id(each): path for path, each in modules if type(each).__name__ != "Identity"}
-    named = parts_without_counterpart(call.make, paths) or kept_parts_without_counterpart(
-        layer, lambda: bound.answer(problem, call.make()).output
-    )
-    if named:
-        if bends_scores(
-            lambda other: bound.answer(other, bound.prepare(other).make()).output, problem
-        ):
-            return
-        raise TargetError(refusal_without_counterpart(bound.name, named))
-    refuse_separate_kernels(bound)
-
-
-def _output(bound: Convention, problem: Problem) -> Array:
-    return bound.answer(problem, bound.prepare(problem).make()).output
 
 
 def fits_of(

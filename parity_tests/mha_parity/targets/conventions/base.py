@@ -16,8 +16,8 @@ from mha_parity.core.features import SQUARE, UNLIKE_LENGTHS
 from mha_parity.core.parameters import Role
 from mha_parity.core.target_facts import TargetFacts
 from mha_parity.targets import parameters
+from mha_parity.targets.backends import library as library_named
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import (
     canonical,
@@ -28,6 +28,7 @@ from mha_parity.targets.conventions.log_sum_exp import LogSumExp
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
 from mha_parity.targets.fit.argument_meanings import alike_heads, given_windows, whole_windows
+from mha_parity.targets.fit.bypass import Bypass
 from mha_parity.targets.fit.roles import infer_inputs, is_no_input
 from mha_parity.targets.masks.mask_format import MaskArgument, MaskFormat
 
@@ -96,10 +97,11 @@ class Convention(ABC):
     ) -> None:
         self.name = getattr(subject, "__qualname__", None) or type(subject).__qualname__
         self.subject = subject
-        self.library: Library = library or NumpyArrays()
+        self.library: Library = library or library_named("numpy", "cpu")
         self.path = path
         self.passed: dict[str, bool] = {}
         self.without: tuple[str, ...] = ()
+        self.bypass = Bypass(subject)  # a context of all calls
         self.mask_meanings: Mapping[str, str] = {}
         self.masks: MaskPlan | None = None
         self.meanings: dict[str, str] = {}
@@ -138,7 +140,7 @@ class Convention(ABC):
         """Facts that small calls showed, as ``Candidate`` has them."""
         return TargetFacts(
             reasons=self.reasons,
-            parameters=self.parameters,
+            parameters=(*self.parameters, *self.bypass.parameters),
             answer_dtypes=self.answer_dtypes,
             own_weights=self.own_weights,
             compiles=self.library.name == "jax",

@@ -189,7 +189,8 @@ class Fitted(SearchedCalls):
         """
         problem = trial_problem(self.how, "self", self.small_dtype)
         if inner := inner_norms(self, problem):
-            raise TargetError(refusal_without_counterpart(self.name, inner))
+            parts = [path.removeprefix("params.") for path in inner]
+            raise TargetError(refusal_without_counterpart(self.name, inner, parts=parts))
         self.norm_remarks = tuple(norm_remarks(self, problem, causal=self.fit.causal))
 
     def _offered(self) -> Offer:

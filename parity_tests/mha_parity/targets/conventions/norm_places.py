@@ -19,6 +19,7 @@ from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.fit.build import is_module, replace_part
+from mha_parity.targets.fit.bypass import is_bypassed
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ FACTOR = 2.0  # by which rows are multiplied where a norm was, to see which ones
 
 
 def inner_norms(convention: InterpretedCalls, problem: Problem) -> tuple[str, ...]:
-    """Return the paths of norms that get anything but inputs, or what is added to the input."""
+    """Return the paths of norms that get anything but inputs, or what is added to the input.
+
+    Those that ``--without`` takes out are left out.
+    """
     taken: dict[str, list[Array]] = {path: [] for path in convention.how.norms}
 
     def keep(path: str, rows: Any) -> Any:
@@ -48,7 +52,8 @@ def inner_norms(convention: InterpretedCalls, problem: Problem) -> tuple[str, ..
     return tuple(
         path
         for path, arrays in taken.items()
-        if not all(_is_outside(array, given, outputs, problem) for array in arrays)
+        if not is_bypassed(path)
+        and not all(_is_outside(array, given, outputs, problem) for array in arrays)
     )
 
 
@@ -84,6 +89,8 @@ def norm_remarks(convention: InterpretedCalls, problem: Problem, *, causal: bool
     if len(convention.how.roles.rows) > 1 and not residual:
         return
     for path in convention.how.norms:
+        if is_bypassed(path):
+            continue
         chosen = path
 
         def scale(norm: str, rows: Any, chosen: str = chosen) -> Any:

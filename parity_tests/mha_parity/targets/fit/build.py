@@ -16,6 +16,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit.bypass import bypassed
 from mha_parity.targets.fit.configurations import with_value
 from mha_parity.targets.fit.initial_draws import drawn_by_numpy
 from mha_parity.targets.fit.names import ROWS, is_weight, parts
@@ -69,7 +70,7 @@ def new_layer(
         layer = construct(*args, **given)
         if hasattr(type(layer), MAKES_PARAMETERS):
             getattr(layer, MAKES_PARAMETERS)(sizes)
-        return materialised(registered(layer), sizes.width)
+        return bypassed(materialised(registered(layer), sizes.width))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.conventions.signatures import forward, signature
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import is_module
+from mha_parity.targets.fit.bypass import parts_taken_out
 from mha_parity.targets.fit.fillers import filler_text
 from mha_parity.targets.fit.search import (
     MIN_CORRELATION,
@@ -289,14 +290,19 @@ def refusal_of_unnamed_roles(
 NO_COUNTERPART = "no counterpart in torch's layer"
 
 
-def refusal_without_counterpart(name: str, offenders: Sequence[str], inner: str = "") -> str:
+def refusal_without_counterpart(
+    name: str, offenders: Sequence[str], inner: str = "", parts: Sequence[str] = ()
+) -> str:
     """Return the refusal of what torch's layer has no counterpart for.
 
-    ``inner`` names the part of a target that is an attention without that.
+    ``inner`` names the part of a target that is an attention without that; ``parts`` are those of
+    which it is one where they return what they are given.
     """
     said = ", ".join(f"`{each}`" for each in offenders)
     verb = "has" if len(offenders) == 1 else "have"
     remedy = f"judge its {inner}, alone" if inner else "judge it without"
+    if parts:
+        remedy = f"--without {','.join((*parts_taken_out(), *parts))} judges the rest"
     return f"got {name}, but {said} {verb} {NO_COUNTERPART}; {remedy}, or {ADAPTER}."
 
 

@@ -19,7 +19,7 @@ from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.fit.names import snake_case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
     from mha_parity.core.arrays import Array
@@ -41,20 +41,23 @@ _LIBRARIES = re.compile(
 
 def parts_without_counterpart(
     call: Callable[[], object], modules: dict[int, str]
-) -> tuple[str, ...]:
-    """Return the names of what a call runs, in the order in which it is run; () if it raises.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the name of the first that a call runs, and the target's functions around all of them.
 
-    ``modules`` has the paths of a layer's modules by their identity: they are named by these.
+    Two that say it together are named both; () and () if the call raises. The outermost function
+    is the first. ``modules`` has the paths of a layer's modules by their identity, as their names.
     """
-    seen: dict[str, None] = {}
+    seen = _Seen(modules)
     try:
-        with profiling(_watching(seen, modules)):
+        with profiling(seen.watch):
             call()
     except CandidateError:
-        return ()
-    pair = tuple(name for name in seen if name in _PAIR)
-    named = tuple(name for name in seen if _is_named(name.rpartition(".")[2]))
-    return named[:1] or (pair if len(pair) == 2 else ())
+        return (), ()
+    pair = tuple(name for name in seen.around if name in _PAIR)
+    named = tuple(name for name in seen.around if lacks_counterpart(name.rpartition(".")[2]))
+    found = named[:1] or (pair if len(pair) == 2 else ())
+    around = (each for name in (*named, *pair) for each in seen.around[name])
+    return found, tuple(dict.fromkeys(around))
 
 
 def kept_parts_without_counterpart(layer: Any, answer: Callable[[], Array]) -> tuple[str, ...]:
@@ -64,7 +67,7 @@ def kept_parts_without_counterpart(layer: Any, answer: Callable[[], Array]) -> t
     """
     buffers: Iterable[tuple[str, Any]] = getattr(layer, "named_buffers", tuple)()
     for path, buffer in buffers:
-        if not _is_named(path.rpartition(".")[2]):
+        if not lacks_counterpart(path.rpartition(".")[2]):
             continue
         try:
             before, held = answer(), buffer.clone()
@@ -78,24 +81,55 @@ def kept_parts_without_counterpart(layer: Any, answer: Callable[[], Array]) -> t
     return ()
 
 
-def _watching(
-    seen: dict[str, None], modules: dict[int, str]
-) -> Callable[[FrameType, str, Any], None]:
-    """Return a profile function that keeps what a target's own frames call and hold."""
+class _Seen:
+    """Names that a target's own frames call and hold, with the functions around each, once.
 
-    def watch(frame: FrameType, event: str, value: Any) -> None:
+    ``modules`` has the paths of a layer's modules by their identity.
+    """
+
+    def __init__(self, modules: dict[int, str]) -> None:
+        self._modules = modules
+        self.around: dict[str, tuple[str, ...]] = {}
+
+    def watch(self, frame: FrameType, event: str, value: Any) -> None:
+        """Keep what an event shows, as a profile function."""
         if event == "c_call" and _is_own(frame):
-            seen.setdefault(value.__name__)
+            self._keep(value.__name__, frame)
         elif event == "call":
-            _keep_call(frame, seen, modules)
+            self._keep_call(frame)
         elif event == "return" and (_is_own(frame) or _is_called_by_own(frame)):
             held = frame.f_locals.items() if _is_own(frame) else ()
             arrays = [(n, each) for n, each in held if hasattr(each, "dtype")]
             for name, each in (*arrays, (frame.f_code.co_name, value)):
                 if not _NORMS.search(snake_case(name)) or _has_equal_norms(each):
-                    seen.setdefault(name)
+                    self._keep(name, frame)
 
-    return watch
+    def _keep_call(self, frame: FrameType) -> None:
+        """Keep the path and the class of a module that is called, or the name of a function."""
+        name, layer = frame.f_code.co_name, frame.f_locals.get("self")
+        path = self._modules.get(id(layer), "")
+        if path:
+            self._keep(path, frame)
+            if lacks_counterpart(type(layer).__name__) and not lacks_counterpart(path):
+                self._keep(type(layer).__name__, frame)
+        elif (_is_own(frame) or _is_called_by_own(frame)) and not _NORMS.search(snake_case(name)):
+            self._keep(name, frame)
+
+    def _keep(self, name: str, frame: FrameType) -> None:
+        if name not in self.around:
+            self.around[name] = tuple(self._functions_around(frame))[::-1]
+
+    def _functions_around(self, frame: FrameType | None) -> Iterator[str]:
+        """Yield the target's functions and modules that are running, but the one that was called.
+
+        A name that two of them have would not say which is meant.
+        """
+        while frame is not None:
+            path = self._modules.get(id(frame.f_locals.get("self")), "")
+            before = frame.f_back
+            if _is_own(frame) and before is not None and (path or _is_own(before)):
+                yield path or frame.f_code.co_name
+            frame = before
 
 
 def _has_equal_norms(value: Any) -> bool:
@@ -112,18 +146,6 @@ def _has_equal_norms(value: Any) -> bool:
     return array.shape[-1] == 1 or bool(np.ptp(squares) <= _EQUAL * squares.max())
 
 
-def _keep_call(frame: FrameType, seen: dict[str, None], modules: dict[int, str]) -> None:
-    """Keep the path and the class of a module that is called, or the name of a function."""
-    name, layer = frame.f_code.co_name, frame.f_locals.get("self")
-    path = modules.get(id(layer), "")
-    if path:
-        seen.setdefault(path)
-        if _is_named(type(layer).__name__) and not _is_named(path):
-            seen.setdefault(type(layer).__name__)
-    elif (_is_own(frame) or _is_called_by_own(frame)) and not _NORMS.search(snake_case(name)):
-        seen.setdefault(name)
-
-
 def _is_own(frame: FrameType) -> bool:
     return not _LIBRARIES.search(frame.f_code.co_filename)
 
@@ -132,7 +154,8 @@ def _is_called_by_own(frame: FrameType) -> bool:
     return frame.f_back is not None and _is_own(frame.f_back)
 
 
-def _is_named(name: str) -> bool:
+def lacks_counterpart(name: str) -> bool:
+    """Return whether a name is that of an operation that torch's layer does not have."""
     # In words `ReLU` is `re_lu`.
     ways = (snake_case(name), name.lower())
     return any(_NAMES.search(each) or _NORMS.search(each) for each in ways)

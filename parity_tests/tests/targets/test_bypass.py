@@ -1,0 +1,91 @@
+"""Parts that torch's layer lacks, such as rotary positions, are taken out by ``--without``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of, load_subject
+
+judged = checks_of("without_parts.py", cases=40)
+ROTARY = ("rotary", "q_norm", "k_norm")
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("NormedRotary", ROTARY),
+        ("NormedRotary", ("scores_of",)),
+        ("ByModule", ("rope",)),
+        ("ByStaticMethod", ("rotate_half",)),
+        ("built", ("rope",)),
+        ("attention", ("with_positions",)),
+    ],
+)
+def test_the_rest_is_judged_where_a_part_returns_what_it_is_given(
+    name: str, parts: tuple[str, ...]
+) -> None:
+    """A function, a method, a module: without it the layer is right, and the verdict says so."""
+    verdict = judged(name, without=parts)
+    assert verdict.outcome is Outcome.PASS
+    assert f"without its {', '.join(parts)}" in verdict.sentence
+    taken_out = tuple(each.name for each in verdict.parameters if each.of == "part")
+    assert parts == taken_out
+
+
+def test_what_is_wrong_beside_the_part_fails() -> None:
+    """Without its positions a layer without a scale is named by that."""
+    verdict = judged("UnscaledRotary", without=ROTARY, diagnose=True)
+    assert verdict.outcome is Outcome.FAIL
+    assert [each.bug for each in verdict.diagnosis] == ["scale-none"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        # `scores_of` is around it, but its norms do not stand for what they are given.
+        ("NormedRotary", "--without scores_of judges the rest"),
+        ("UnscaledRotary", "--without rotary judges the rest"),
+        ("ByModule", "--without rope judges the rest"),
+        ("ByStaticMethod", "--without rotate_half judges the rest"),
+        ("built", "--without rope judges the rest"),
+    ],
+)
+def test_a_refusal_names_the_part_to_take_out(name: str, said: str) -> None:
+    """Trials showed that the rest is attention, or the name of the part says what it is."""
+    with pytest.raises(TargetError, match=re.escape(said)):
+        judged(name)
+
+
+def test_norms_of_queries_and_keys_are_named_beside_what_is_taken_out() -> None:
+    """A refusal that follows has the parts that are taken out already."""
+    with pytest.raises(TargetError, match="--without rotary,q_norm,k_norm judges the rest"):
+        judged("NormedRotary", without=("rotary",))
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (("rotation",), "got --without rotation, but what `rotation` returns"),
+        (("rotery",), "has no part of that name; did you mean rotary?"),
+        (("qkv",), "but what `qkv` returns has other shapes than what it is given"),
+    ],
+)
+def test_a_name_that_takes_nothing_out_is_refused(parts: tuple[str, ...], said: str) -> None:
+    """A misspelt one, or one whose results no argument can stand for."""
+    with pytest.raises(TargetError, match=re.escape(said)):
+        judged("NormedRotary", without=parts)
+
+
+def test_the_target_is_as_it_was() -> None:
+    """Class, module and built layer have their parts again when the verdict is there."""
+    static = load_subject("without_parts.py:ByStaticMethod")
+    built = load_subject("without_parts.py:built")
+    before = inspect.getattr_static(static, "rotate_half"), built.rope
+    judged("ByStaticMethod", without=("rotate_half",))
+    judged("built", without=("rope",))
+    assert before == (inspect.getattr_static(static, "rotate_half"), built.rope)
