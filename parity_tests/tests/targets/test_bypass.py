@@ -41,7 +41,7 @@ def test_what_is_wrong_beside_the_part_fails() -> None:
     """Without its positions a layer without a scale is named by that."""
     verdict = judged("UnscaledRotary", without=ROTARY, diagnose=True)
     assert verdict.outcome is Outcome.FAIL
-    assert [each.bug for each in verdict.diagnosis] == ["scale-none"]
+    assert ["scale-none"] == [each.bug for each in verdict.diagnosis]
 
 
 @pytest.mark.parametrize(
