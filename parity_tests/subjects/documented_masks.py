@@ -402,3 +402,25 @@ def multiplied_by_booleans(q, k, v, mask=None):
     odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights = odds / odds.sum(axis=-1, keepdims=True)
     return (weights if mask is None else weights * mask) @ v
+
+
+class AttendsByOneClause(_Layer):
+    """Wrong: its True hides."""
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E).
+
+        mask: boolean, True means attend.
+        """
+        return self.attend(x, x, x, mask)
+
+
+class LooksAtByOneClause(_Layer):
+    """Wrong: its True hides."""
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E).
+
+        mask: boolean, broadcastable to (..., L, S); True where a query may look at a key.
+        """
+        return self.attend(x, x, x, mask)

@@ -46,10 +46,33 @@ def test_a_value_and_what_it_does_are_read_and_nothing_else(text: str) -> None:
     entry.__doc__ = f"Attend.\n\n    mask: {text}\n    x: 1 is kept\n"
     assert documented_hides(entry, entry, "mask") is SAID[text]
     assert documented_hides(entry, entry, "other") is None
-    both = text in {"0 = mask, 1 = keep", "1 \u8868\u793a valid\uff0c0 \u8868\u793a padding"}
-    both = both or text.startswith("True where a key takes part, and")
+    certain = "True" in text or text.startswith(("0 = mask, 1 = keep", "1 \u8868\u793a valid"))
     said = documented_hides(entry, entry, "mask", clauses=2)
-    assert said is (SAID[text] if both else None)
+    assert said is (SAID[text] if certain else None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["if True, keys are hidden", "when `True` keeps", "True from the first key on is padding",
+     "1 for keys that are permitted", "True so that nobody attends"],
+)  # fmt: skip
+def test_one_clause_that_could_be_misread_is_not_demanded(text: str) -> None:
+    """A True that is said to do nothing by itself, a condition, or a number alone."""
+
+    def entry() -> None: ...
+
+    entry.__doc__ = f"Attend.\n\n    mask: {text}\n"
+    assert documented_hides(entry, entry, "mask", clauses=2) is None
+
+
+@pytest.mark.parametrize("name", ["AttendsByOneClause", "LooksAtByOneClause"])
+def test_one_clause_that_says_what_its_true_does_is_demanded(name: str) -> None:
+    """The opposite fails: trials alone would have found and taken it."""
+    verdict = judged(name, cases=18)
+    assert Outcome.FAIL == verdict.outcome, verdict.sentence
+    (mask,) = (each for each in verdict.parameters if each.name == "mask")
+    assert "True keeps" in mask.meaning
+    assert "judged so by its documentation" in mask.meaning
 
 
 def test_a_documented_mask_is_judged_as_documented() -> None:

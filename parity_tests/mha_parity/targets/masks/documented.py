@@ -41,7 +41,8 @@ _HIDES = re.compile(
     re.IGNORECASE,
 )
 _KEEPS = re.compile(
-    r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|influenc\w+|includ\w+"
+    r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|looks? at"
+    r"|influenc\w+|includ\w+"
     r"|unmask\w*|tak(es?|ing) part|participat\w+|permit\w*|real|actual)\b",
     re.IGNORECASE,
 )
@@ -59,6 +60,12 @@ _BOTH_TYPES = re.compile(
 _ADDED = re.compile(r"\b(additive|added)\b", re.IGNORECASE)
 _BOOLEANS = re.compile(r"\b(bool\w*|true|false)\b", re.IGNORECASE)
 _TYPE = re.compile(r"(?<!no )(?<!not )(?<!non-)\bbool\w*", re.IGNORECASE)
+# A True that is said to be, or to do, something: "True = keep", "True where", "True attends"; not
+# "if True", which is said of a switch.
+_TRUE = re.compile(
+    r"(?<!if )(?<!if `)(?<!when )(?<!when `)\bTrue\b[`*]*\s*"
+    r"(?:[=:]|(?:mean|mark|indicate|denote)s?\b|(?:for|where|at|is|are)\b|(?:keep|hide|attend|ignore|mask|allow|drop)s\b)"
+)
 # As torch's documentation said until it took floats, whatever the annotation.
 _BINARY = re.compile(r"\bbinary mask\b", re.IGNORECASE)
 # As annotations: `torch.BoolTensor`, `Bool[Tensor, "L S"]`; a `bool` alone is a switch.
@@ -125,16 +132,22 @@ def documented_hides(subject: Any, entry: Any, name: str, *, clauses: int = 1) -
     """Return whether True of a mask hides by the documentation of a target; None if unsaid.
 
     That of ``entry``, its call, comes first. What says both says nothing, nor do fewer ``clauses``:
-    what is said of 1 and of 0, in two of them, is hardly misread.
+    what is said of 1 and of 0, in two of them, is hardly misread, nor is what is said of `True`.
     """
     for each in (entry, subject, getattr(subject, "__init__", None)):
         text = inspect.getdoc(each) or ""
         said = _meanings_in(_said(text, name))
         if not said and "mask" in name.lower() and (every := _ALL_MASKS.search(text)):
             said = _meanings_in(every["of_booleans"] or every[0])
-        if len(said) >= clauses and len({*said}) == 1:
+        if len(said) + _says_true(text, name) >= clauses and len({*said}) == 1:
             return said[0]
     return None
+
+
+def _says_true(text: str, name: str) -> bool:
+    """Return whether a clause says of a mask what its True does; "if True" is said of a switch."""
+    clauses = _CLAUSE.split(_said(text, name))
+    return any(_TRUE.search(each) and _meanings_in(each) for each in clauses)
 
 
 def documented_added(subject: Any, name: str) -> bool:
