@@ -3,7 +3,10 @@
 import torch
 from torch import nn
 
-__all__ = ["Ignored", "OfKeysAndValues", "Own", "Packed", "ScaledByContext", "SplitByContext"]
+__all__ = [
+    "Ignored", "OfKeysAndValues", "Own", "Packed", "Required", "ScaledByContext", "ScaledByRequired",
+    "SplitByContext",
+]  # fmt: skip
 
 
 class Own(nn.Module):
@@ -80,3 +83,18 @@ class Ignored(Own):
     def __init__(self, dim, heads, context_dim=None):
         del context_dim
         super().__init__(dim, heads)
+
+
+class Required(Own):
+    """Right: the width has a name that says little, and no default."""
+
+    def __init__(self, d_model, n_heads, d_memory):
+        super().__init__(d_model, n_heads, d_memory)
+
+
+class ScaledByRequired(Required):
+    """Wrong as `ScaledByContext` is."""
+
+    def scale(self):
+        """Return the wrong scale, which is right where the widths are equal."""
+        return (self.to_k.in_features / self.heads) ** -0.5

@@ -11,7 +11,7 @@ from subject_checks import checks_of
 judged = checks_of("context_widths.py", cases=40, dtypes=("float64",))
 
 
-@pytest.mark.parametrize("name", ["Own", "Packed", "OfKeysAndValues"])
+@pytest.mark.parametrize("name", ["Own", "Packed", "OfKeysAndValues", "Required"])
 def test_a_width_of_its_own_is_tried(name: str) -> None:
     """The parameter gets another value than the queries' width, and is named untried no more."""
     verdict = judged(name)
@@ -20,13 +20,20 @@ def test_a_width_of_its_own_is_tried(name: str) -> None:
     assert "not tried" not in verdict.sentence
 
 
-@pytest.mark.parametrize("name", ["ScaledByContext", "SplitByContext"])
-def test_a_width_that_reaches_the_heads_fails(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        ("ScaledByContext", "context_dim"),
+        ("SplitByContext", "context_dim"),
+        ("ScaledByRequired", "d_memory"),
+    ],
+)
+def test_a_width_that_reaches_the_heads_fails(name: str, width: str) -> None:
     """Equal widths hide it: no case of the run fails by its output."""
     verdict = judged(name, max_failures=0, diagnose=True)
     assert Outcome.FAIL is verdict.outcome, verdict
     assert {NAME} == {each.check_result.check for each in verdict.failures}
-    assert "with `context_dim` = " in verdict.diagnosis[0].title
+    assert f"with `{width}` = " in verdict.diagnosis[0].title
     assert "for the input of k and v alone" in verdict.diagnosis[0].remedy
 
 

@@ -75,13 +75,23 @@ class InterpretedLayers(InstanceCalls):
             return ()
         return unlike_widths.value_names(made.meanings, self.how.slots)
 
-    @property
+    @cached_property
     def context_width_names(self) -> tuple[str, ...]:
         """The constructor's parameters for the width of its context, that can be another."""
         alone = self.instance is not None or self.takes_torchs or self.how.full_width
-        if alone or self.how.construction is None:
+        made, passed = self.how.construction, self.passed
+        if alone or made is None:
             return ()
-        return unlike_widths.context_names(self._named[0], self.how.slots)
+
+        def shapes_with(widths: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+            with suppress(CandidateError):
+                return weights.shapes_of(self.new(made, LayerSizes(12, 2), **widths))
+            return {}
+
+        try:
+            return unlike_widths.context_names(self._named[0], self.how.slots, shapes_with)
+        finally:
+            self.passed = passed  # what was built was no case
 
     @property
     def says_batch_first(self) -> bool:

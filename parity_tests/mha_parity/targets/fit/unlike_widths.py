@@ -16,12 +16,13 @@ from mha_parity.targets.problem_arrays import KEY_PARTS
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.weights import Slot
 
+OTHER = 20  # a width of the context that no other size of a small layer has
 PARTS = frozenset({"v", "out"})  # the projections that have the channels of values
 # The width of the rows that keys and values are made of, as a constructor names it.
 CONTEXT = re.compile(
@@ -30,16 +31,39 @@ CONTEXT = re.compile(
 )
 
 
-def context_names(named: Iterable[inspect.Parameter], slots: Iterable[Slot]) -> tuple[str, ...]:
+def context_names(
+    named: Iterable[inspect.Parameter],
+    slots: Sequence[Slot],
+    shapes_with: Callable[[Mapping[str, int]], Mapping[str, tuple[int, ...]]],
+) -> tuple[str, ...]:
     """Return the parameters of a constructor for the width of its context, where it can differ.
 
-    No matrix projects keys or values and queries at once.
+    No matrix projects keys or values and queries at once. ``shapes_with`` has the shapes of a
+    layer's arrays by path where parameters get other values, and shows what no name says.
     """
     of_keys = [slot.parts for slot in slots if KEY_PARTS & {*slot.parts}]
     if not of_keys or any(not {*parts} <= KEY_PARTS for parts in of_keys):
         return ()
     widths = [each.name for each in named if meanings(each.name)[:1] == ("width",)]
-    return tuple(name for name in widths if CONTEXT.fullmatch(snake_case(name)))
+    found = [name for name in widths if CONTEXT.fullmatch(snake_case(name))]
+    plain = {} if found else shapes_with({})
+    changed = ((name, shapes_with({name: OTHER}) if plain else {}) for name in widths)
+    return tuple(found or (n for n, shapes in changed if _is_of_keys(plain, shapes, slots)))
+
+
+def _is_of_keys(
+    plain: Mapping[str, tuple[int, ...]],
+    changed: Mapping[str, tuple[int, ...]],
+    slots: Iterable[Slot],
+) -> bool:
+    """Return whether shapes differ in the inputs of keys or values alone."""
+    inputs = {s.path: s.axes.index("e") for s in slots if "e" in s.axes and {*s.parts} <= KEY_PARTS}
+    unlike = {path for path in {*plain, *changed} if plain.get(path) != changed.get(path)}
+    return bool(unlike) and all(
+        path in inputs and changed.get(path) == (*plain[path][:i], OTHER, *plain[path][i + 1 :])
+        for path in unlike
+        for i in (inputs.get(path, 0),)
+    )
 
 
 def value_names(meanings: Iterable[tuple[str, str]], slots: Iterable[Slot]) -> tuple[str, ...]:
