@@ -60,6 +60,23 @@ class ByHand:
         return d_x, d_memory
 
 
+class OfRequiredMemory(ByHand):
+    """Right: where x is the memory as well, its gradient is the sum of both that are returned."""
+
+    def __call__(self, x, mem):
+        """Return (N, L, E)."""
+        return super().__call__(x, mem)
+
+
+class OfRequiredMemoryHalved(OfRequiredMemory):
+    """Wrong: the gradient of the memory is half of what it should be."""
+
+    def backward(self, dout):
+        """Return the gradients of x and memory."""
+        d_x, d_memory = super().backward(dout)
+        return d_x, d_memory / 2
+
+
 class BiasTwice(ByHand):
     """Wrong: the gradient of the queries' bias is twice what it should be."""
 

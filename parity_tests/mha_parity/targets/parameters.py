@@ -79,8 +79,9 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     plain = snake_case(name)
     switch = isinstance(default, bool)
     of_call = (each for each, pattern in _OF_CALL if of == "call" and re.search(pattern, plain))
-    hidden = of == "call" and plain == "h" and default is None  # no number of heads is None
-    if certain := next(of_call, Role.INPUT if hidden else None):
+    # No number of heads is None, and what a call asks for is no memory of an earlier one.
+    rows = of == "call" and (plain, default) in {("h", None), ("mem", inspect.Parameter.empty)}
+    if certain := next(of_call, Role.INPUT if rows else None):
         return certain
     unset = default is None or default is inspect.Parameter.empty
     if of == "call" and ((default is None and _MARKS.fullmatch(plain)) or _pads(plain, unset)):

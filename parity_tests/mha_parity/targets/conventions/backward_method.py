@@ -36,12 +36,15 @@ def gradients_by_backward(
     inputs: Sequence[str],
     leaves: Mapping[str, Any],
     output_of: Callable[[Any], Any],
+    *,
+    of_one_array: bool = False,
 ) -> Callable[[Any], dict[str, Any]]:
     """Return what calls `backward` and returns gradients: of inputs by role, of weights by name.
 
     ``given`` is the cotangent, ``paths`` where each weight lies, by name. Where the layer has no
     `backward`, tensors of its own have: then the sum of output times cotangent is differentiated,
-    and ``leaves`` are the tensors of the inputs, by role.
+    and ``leaves`` are the tensors of the inputs, by role. Where the inputs are one array
+    (``of_one_array``), what is returned for them is summed: the parts of its gradient.
 
     Raises
     ------
@@ -57,13 +60,7 @@ def gradients_by_backward(
             if each is not None and each.flags.writeable:
                 each[...] = 0
         if callable(getattr(layer, "backward", None)):
-            returned = layer.backward(given)
-            several = returned if isinstance(returned, tuple | list) else (returned,)
-            found = dict(zip(inputs, (*several, *[None] * len(inputs)), strict=False))
-            # Further ones are those of inputs that were left out for the only one.
-            if len(inputs) == 1 and several[0] is not None:
-                first = np.shape(several[0])
-                found[inputs[0]] = sum(each for each in several if np.shape(each) == first)
+            found = _of_inputs(layer.backward(given), inputs, of_one_array=of_one_array)
         else:
             (output_of(result) * given).sum().backward()
             # One tensor that is passed as several inputs has one gradient.
@@ -80,6 +77,19 @@ def gradients_by_backward(
         return found
 
     return pulled
+
+
+def _of_inputs(returned: Any, inputs: Sequence[str], *, of_one_array: bool) -> dict[str, Any]:
+    """Return what `backward` returned by input; one sum where the inputs are one array."""
+    several = returned if isinstance(returned, tuple | list) else (returned,)
+    found = dict(zip(inputs, (*several, *[None] * len(inputs)), strict=False))
+    # Further ones are those of inputs that were left out for the only one.
+    if len(inputs) == 1 and several[0] is not None:
+        first = np.shape(several[0])
+        found[inputs[0]] = sum(each for each in several if np.shape(each) == first)
+    if of_one_array and all(each is not None for each in found.values()):
+        return {"query": sum(found.values())}
+    return found
 
 
 def _gradient_of(arrays: Mapping[str, Array], path: str) -> Array | None:

@@ -282,6 +282,7 @@ class Fitted(SearchedCalls):
         else:
             several = [case.replace(gradients="yes", inputs=each) for each in self.offer["inputs"]]
             yield FeatureProbe("gradients", "yes", tuple(several))
+        yield from self._zeros_appended()
         yield from weight_probes(case)
         if case.layout == "batch_first" and (self.how.is_usual or self.how.of_heads):
             single = single_sample(case, self.offer)
@@ -291,6 +292,12 @@ class Fitted(SearchedCalls):
                 yield FeatureProbe("layout", "unbatched", cases)
         if "many" in self.offer["heads"]:
             yield from grouped_probes(self, case)
+
+    def _zeros_appended(self) -> Iterator[FeatureProbe]:
+        """Yield the trial of a key of zeros, where the constructor has torch's switch of it."""
+        if self.says_zero_attn:
+            case = self.trial_case().replace(zero_attn="yes")
+            yield FeatureProbe("zero_attn", "yes", (case,), demanded=True)
 
     def _other_layout(self) -> Iterator[FeatureProbe]:
         """Yield the trial of the layout that it was not found in, where it says it has both."""

@@ -101,7 +101,15 @@ def with_fitted_gradients(
         paths = {f"weight {place}": slot.path for place, (slot, _) in enumerate(held)}
         called, pull = (
             call,
-            gradients_by_backward(layer, given, paths, inputs, arguments.leaves, output_of),
+            gradients_by_backward(
+                layer,
+                given,
+                paths,
+                inputs,
+                arguments.leaves,
+                output_of,
+                of_one_array=problem.case.inputs == "self" and len(inputs) > 1,
+            ),
         )
     return dataclasses.replace(called, pull=arrays_pulled(pull, masks_first(arguments, back)))
 

@@ -38,6 +38,9 @@ LAYOUT_SWITCH = "batch_first"  # torch's switch of the layout: samples before ro
 REFUSED = f"{NOT_ASKED}: its constructor refuses such sizes"
 
 
+ZERO_SWITCH = "add_zero_attn"  # torch's, of a further key and value of zeros
+
+
 class InterpretedLayers(InstanceCalls):
     """A layer built as an interpretation says, and filled with a problem's weights."""
 
@@ -98,6 +101,11 @@ class InterpretedLayers(InstanceCalls):
         """Whether constructor or call have torch's switch of the layout: both values are asked."""
         return any(p.name == LAYOUT_SWITCH for named in self._named for p in named)
 
+    @property
+    def says_zero_attn(self) -> bool:
+        """Whether a constructor has torch's switch of a further key and value of zeros."""
+        return self.instance is None and ZERO_SWITCH in {p.name for p in self._named[0]}
+
     def new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
         """Return a layer of these sizes."""
         named = self._named[0]
@@ -151,9 +159,10 @@ class InterpretedLayers(InstanceCalls):
             raise
 
     def switches(self, problem: Problem) -> dict[str, Any]:
-        """Return the causal switches of the constructor, and that of keys of their own."""
+        """Return the causal switches of the constructor, and those of the keys."""
         keys = {self.cross_switch: True} if self.cross_switch else {}
-        return super().switches(problem) | (keys if problem.case.inputs != "self" else {})
+        zeros = {ZERO_SWITCH: True} if problem.case.zero_attn == "yes" else {}
+        return super().switches(problem) | zeros | (keys if problem.case.inputs != "self" else {})
 
     @property
     def config_switches(self) -> tuple[Parameter, ...]:

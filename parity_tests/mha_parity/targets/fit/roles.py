@@ -165,10 +165,12 @@ def infer_inputs(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], .
 def may_be_keys(named: Sequence[inspect.Parameter]) -> Iterator[tuple[str, bool]]:
     """Yield what defaults to None and may be the keys, and whether its name says that it is.
 
-    A name may say nothing, or `key` where there is no `value`.
+    A name may say nothing, or `key` where there is no `value`, or of random numbers beside a mode.
     """
+    modes = any(p.name in parameters.MODES for p in named)
     optional = [(p.name, parameters.role(p.name, "call", None)) for p in named if p.default is None]
-    yield from ((name, True) for name, role in optional if role is Role.INPUT and is_key(name))
+    inputs = (name for name, role in optional if role is Role.INPUT and is_key(name))
+    yield from ((name, not (modes and name == "key")) for name in inputs)
     yield from ((name, False) for name, role in optional if role is Role.OTHER)
 
 
@@ -321,9 +323,9 @@ def _of_others(
     required = [p for p in named if p.default is p.empty]
     of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS and not _is_input_of_heads(p)]
     number = next((p for p in named if p not in of_keys and _counts_heads(p)), None)
-    sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number] + of_keys
     drawn = [p for p in required if is_random_source(p.name)]
-    sized += drawn
+    sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number]
+    sized += [*of_keys, *drawn]
     weighed = [p for p in required if weight_parts(p.name) and p not in sized]
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
@@ -348,13 +350,8 @@ def _of_others(
     heads = number.name if number is not None else ""
     # A default may stay: `num_groups` may count the query heads that share a key head.
     left = {p.name: ("",) for p in sized if p not in required}
-    each = [
-        [
-            (p.name, m)
-            for m in ((RANDOM,) if p in drawn else (*meanings(p.name), *left.get(p.name, ())))
-        ]
-        for p in sized
-    ]
+    may = {p: (RANDOM,) if p in drawn else meanings(p.name) + left.get(p.name, ()) for p in sized}
+    each = [[(p.name, meaning) for meaning in may[p]] for p in sized]
     chosen = [tuple(size for size in sizes if size[1]) for sizes in product(*each)]
     for filler in FILLERS if none else FILLERS[:1]:
         for given, sizes in product(weight_readings([p.name for p in weighed]), chosen):

@@ -1,0 +1,27 @@
+"""A layer's own `add_zero_attn` is torch's: a further key and value of zeros."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("appended_zeros.py", cases=40, dtypes=("float64",))
+
+
+def test_a_switch_of_zeros_is_tried() -> None:
+    """Some cases turn it on, and the verdict names it untried no more."""
+    verdict = judged("AppendsZeros")
+    assert verdict.outcome is Outcome.PASS, verdict
+    assert "not tried" not in verdict.sentence
+    (row,) = (r for r in verdict.features if (r.axis, r.value) == ("zero_attn", "yes"))
+    assert row.cases > 0
+
+
+@pytest.mark.parametrize("name", ["HidesZeros", "AppendsNothing"])
+def test_zeros_that_are_hidden_or_lacking_fail(name: str) -> None:
+    """No case without the switch shows it."""
+    verdict = judged(name)
+    assert verdict.outcome is Outcome.FAIL
+    assert all(each.case.zero_attn == "yes" for each in verdict.failures)
