@@ -53,8 +53,10 @@ def attend(
         shape = (n, queries) if average_weights else (n, heads, queries)
         no_weights = np.zeros((*shape, k.shape[2]), q.dtype)
         return heads_out, no_weights if need_weights else None
-    exp, unit = exponential(q.dtype, masking)
-    for shifted in (False, True):  # the row maxima cost two passes and are seldom needed
+    exp, unit = exponential(q.dtype, masking)  # exp2 of scores * log2(e), where that is faster
+    # First without the shift that textbooks make, by each row's maximum: it costs two passes. Where
+    # exp overflowed or underflowed, which the sums show, once more with it.
+    for shifted in (False, True):
         weights = masked_scores(q, k, masking, scale, unit)
         if shifted:
             subtract_maxima(weights, empty_rows_are_zero=empty_rows_are_zero)

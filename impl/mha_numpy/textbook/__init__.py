@@ -16,7 +16,8 @@ Two names, `self_attention` and `multi_head_attention`, are taught in two ways, 
 ==============  ==================================================================================
 
 Common to all, and unlike `torch.nn.MultiheadAttention`: weights are applied as X @ W, so W is the
-transpose of torch's; the batch comes first or is missing. Arrays are real, integers are taken as
+transpose of torch's; the batch comes first or is missing. Common to all but `plain`, which converts
+nothing and computes in the dtype that it is given: arrays are real, integers are taken as
 float64, several dtypes are promoted as NumPy does it, half precision is computed in float32 and
 rounded once, at the end; nothing that is passed in is modified. NaN and infinity go through without
 a warning. A query with every key hidden gets NaN, as from `torch.nn.MultiheadAttention` with

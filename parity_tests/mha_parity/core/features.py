@@ -128,6 +128,7 @@ EXTREME_VALUES = ("infinite_value", "largest_value")
 # Beside the features, in the reasons: why S is always L of what takes keys of its own.
 UNLIKE_LENGTHS = ("lengths", "unlike")
 SQUARE = "at L = S alone"  # in the meaning of a mask that other lengths are not asked with
+UNMASKED = "without masks"  # in the meaning of a cache that no mask is passed beside
 
 Features = dict[str, str]  # axis -> value
 Offer = dict[str, tuple[str, ...]]  # axis -> values

@@ -139,6 +139,7 @@ def with_keywords(options: Options, keywords: Mapping[str, object]) -> Options:
         A keyword is no field of ``Options``, or a value is none that the command would take.
 
     """
+    __tracebackhide__ = True  # pytest shows the caller's line, whose mistake it is
     known = tuple(field.name for field in dataclasses.fields(Options))
     given: dict[str, Any] = {}
     own = {name: getattr(options, name) for name in known}

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.features import SQUARE, label
+from mha_parity.core.features import SQUARE, UNMASKED, label
 from mha_parity.core.parameters import NO_ANSWER, ONE_SAMPLE, Role, Status
 
 if TYPE_CHECKING:
@@ -302,8 +302,10 @@ class Verdict:
                 if p.status is status and not p.is_untried and p.role is not Role.PART
             )
             said += f"; parameters {status.value}: {', '.join(names)}" if names else ""
-        square = dict.fromkeys(p.name for p in self.parameters if SQUARE in p.meaning)
-        return f"{said}; passed {SQUARE}: {', '.join(square)}" if square else said
+        for limit in (SQUARE, UNMASKED):
+            names = dict.fromkeys(p.name for p in self.parameters if limit in p.meaning)
+            said += f"; passed {limit}: {', '.join(names)}" if names else ""
+        return said
 
     @property
     def _raising_dtypes(self) -> str:

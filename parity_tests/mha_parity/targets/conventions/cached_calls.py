@@ -20,6 +20,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.core.features import UNMASKED
 from mha_parity.core.parameters import Role
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import attributed
@@ -46,7 +47,6 @@ BEFORE = 3  # rows whose cache is passed on
 _CACHE = re.compile(r"cache|past|incremental")
 _RETURNS = re.compile(r"cache|past|present|(^|_)kvs?(_|$)")
 TRANSFORMERS = "transformers"
-WITHOUT_MASKS = "rows with a cache were asked without masks: the two together are not judged."
 
 
 def _of_transformers() -> Any:
@@ -144,9 +144,9 @@ def use_cache_of(bound: Convention) -> None:
     raised: list[str] = []
     bound.cache = find_cache(bound, raised)
     if bound.cache is not None:
-        bound.meanings |= bound.cache.meanings
-        if {*bound.offer["padding"], *bound.offer["attn"]} - {"none", "causal"}:
-            bound.remarks = (*bound.remarks, WITHOUT_MASKS)
+        masks = {*bound.offer["padding"], *bound.offer["attn"]} - {"none", "causal"}
+        limit = f", {UNMASKED}" if masks else ""
+        bound.meanings |= {key: said + limit for key, said in bound.cache.meanings.items()}
     elif raised:
         bound.remarks = (*bound.remarks, f"its cache was not judged: {raised[0]}.")
 
