@@ -52,6 +52,26 @@ class LargestFive(Attention):
         return super().softmax(np.where(scores >= least, scores, -np.inf))
 
 
+class LastKeyOfZeros(Attention):
+    """The last key is read as zeros."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Set its scores to 0."""
+        scores = super().scores(q, k)
+        scores[..., -1] = 0
+        return scores
+
+
+class SecondKeySharpened(Attention):
+    """The scores of the second key are multiplied by 1.5."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Multiply them."""
+        scores = super().scores(q, k)
+        scores[..., 1:2] *= 1.5
+        return scores
+
+
 class HalfSum(Attention):
     """The sum over the keys is kept in float16, key by key."""
 
@@ -161,6 +181,22 @@ def test_what_is_planted_is_said_in_numbers(
     """The first line that is understood says what the attention computes instead."""
     kind, sentence = PLANTED[name]
     assert sentence in causes(kind).partition("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (LastKeyOfZeros, ("the weights of the last key of ", ": its score is 0 in each row")),
+        (SecondKeySharpened, ("the weights of key 1 of ", " alone are off")),
+    ],
+)
+def test_one_key_that_is_off_is_named(
+    kind: type[Attention], said: tuple[str, str], causes: Callable[[type[Attention]], str]
+) -> None:
+    """Its place, and its score where that is a constant; no tiles are seen in it."""
+    first = causes(kind).partition("\n")[0]
+    assert all(each in first for each in said)
+    assert "tiles" not in first
 
 
 def test_a_sum_of_weights_near_1_is_distinguished_from_it(caller: Callable[..., Caller]) -> None:

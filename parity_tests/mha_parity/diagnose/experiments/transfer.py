@@ -187,7 +187,12 @@ def tiles(found: Curve) -> tuple[int, Array] | None:
         wrong: Array = np.asarray(np.nan_to_num(np.abs(offsets)).max(axis=-1) > 10 * found.atol)
         compared = np.maximum(some.sum(axis=-1) - 1, 0)[wrong].sum()
         enough = compared >= max(MIN_COMPARED, any_of[wrong].sum() / 2)
-        if spread.max() <= 10 * found.atol and enough:
+        if spread.max() > 10 * found.atol or not enough:
+            continue
+        # A single key that is off, in a tile of its own at the end, is no tile.
+        others = np.nanmedian(np.where(wrong[..., None], offsets, 0), axis=-1, keepdims=True)
+        off = wrong[..., None] & (np.abs(offsets - others) > 10 * found.atol)
+        if (off & (some.sum(axis=-1) > 1)).any():
             return width, offsets
     return None
 

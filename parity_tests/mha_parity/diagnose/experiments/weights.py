@@ -33,6 +33,7 @@ from mha_parity.diagnose.experiments.scale import (
     measured,
     with_addend,
 )
+from mha_parity.diagnose.experiments.single_keys import of_one_key
 from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
 from mha_parity.diagnose.experiments.small_weights import small_weights
 from mha_parity.diagnose.experiments.visible_keys import skipped_at_peaks, wrong_keys
@@ -272,7 +273,7 @@ def _bent(
             transfer.describe_channels([factors, *more], widths),
             "sum the products over all D channels",
         )
-    term = added(found)
+    term = added(found) or of_one_key(found)
     if term is not None and term[1] == COUNTED:  # such keys may fill tiles of a half
         return WeightsFinding(*term)
     if story := transfer.tile_offset_sentence(found):
