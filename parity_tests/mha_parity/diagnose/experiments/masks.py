@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, replace
 from itertools import count, islice
@@ -44,11 +45,11 @@ AXES = {"padding": ("bool", "float", "lengths"),
 SIZES: dict[str, object] = {
     "batch": 2, "queries": 7, "keys": 9, "heads_count": 3, "head_dim": 11,
 }  # fmt: skip
-N_IS_H = " where N = H"
+N_IS_H, SQUARE = " where N = H", " where L = S"
 # What a mask may depend on: equal sizes of two axes, more samples, the scale, another code path.
 CHANGES: dict[str, dict[str, object]] = {
     "": {},
-    " where L = S": {"queries": 9},
+    SQUARE: {"queries": 9},
     " at L = 1": {"queries": 1},
     " at N = 6": {"batch": 6},
     " where N = L": {"batch": 7},
@@ -124,8 +125,11 @@ def mask_pairs(caller: Caller) -> Iterator[MaskEffect]:
         for attn in (kind for kind in AXES["attn"] if kind in offer["attn"]):
             if not caller.running():
                 return
-            designs = _designs(caller, {"padding": padding, "attn": attn})[:1]
-            designs, _ = _in_every_way(caller, designs, PAIRED)
+            both = _designs(caller, {"padding": padding, "attn": attn})
+            # A switch of the causal rule may be passed at L = S alone, and a mask for it elsewhere.
+            square = [each for each in both if each[0].endswith(SQUARE)] if attn == "causal" else []
+            chosen = [_in_every_way(caller, [each], PAIRED)[0] for each in (*both[:1], *square)]
+            designs = [*itertools.chain.from_iterable(chosen)]
             found = [e for e in _effects(caller, designs, plain_wrong=False) if e.effect]
             for each in ([each for each in found if each.understood] or found)[:1]:
                 yield replace(each, effect=caller.with_parameter(each.effect, each.trial.problem))
