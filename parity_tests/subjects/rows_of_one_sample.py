@@ -124,6 +124,17 @@ class TwoPads(nn.Module):
         return scores if pad is None else scores.masked_fill(pad[:, None, None], -torch.inf)
 
 
+class MaskOfQueries(TwoPads):
+    """Right likewise: what its documentation says of True is said of queries."""
+
+    def forward(self, x, ctx, query_mask=None, ctx_pad=None):
+        """Return (N, L, E).
+
+        query_mask: bool, True = padding.
+        """
+        return super().forward(x, ctx, query_mask, ctx_pad)
+
+
 class TwoPadsInverted(TwoPads):
     """Wrong: the padding of keys is kept, and all else is hidden."""
 

@@ -54,7 +54,7 @@ def test_a_value_and_what_it_does_are_read_and_nothing_else(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["if True, keys are hidden", "when `True` keeps", "True from the first key on is padding",
-     "1 for keys that are permitted", "True so that nobody attends"],
+     "1 for keys that are permitted", "True so that no token attends"],
 )  # fmt: skip
 def test_one_clause_that_could_be_misread_is_not_demanded(text: str) -> None:
     """A True that is said to do nothing by itself, a condition, or a number alone."""

@@ -67,11 +67,14 @@ def test_a_length_that_raises_by_mistake_is_said_with_its_rule() -> None:
     assert "wherever L > 64 and L % 64 != 0" in found.title
 
 
-def test_a_padding_of_keys_beside_one_of_queries_is_judged() -> None:
+@pytest.mark.parametrize(
+    ("name", "of_queries"), [("TwoPads", "x_pad"), ("MaskOfQueries", "query_mask")]
+)
+def test_a_padding_of_keys_beside_one_of_queries_is_judged(name: str, of_queries: str) -> None:
     """That of keys is passed; that of queries, which torch's layer lacks, leaves the run open."""
-    verdict = judged("TwoPads")
+    verdict = judged(name)
     assert Outcome.INCONCLUSIVE is verdict.outcome, verdict
-    assert "`x_pad`" in verdict.sentence
+    assert f"`{of_queries}`" in verdict.sentence
     assert any("`ctx_pad`: True hides" in note for note in verdict.notes)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from contextlib import suppress
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
@@ -29,10 +30,12 @@ class Bypass:
     """Context: the named parts of a target return what they are given; left, all is as it was."""
 
     def __init__(self, subject: Any, names: Iterable[str] = (), layer: Any = None) -> None:
-        own = _parameter_names(subject)
-        self._names = tuple(name for name in names if name not in own)
+        asked = tuple(names)
+        own = _parameter_names(subject) if asked else set()
+        self._names = tuple(name for name in asked if name not in own)
         self._subject, self._layer = subject, layer  # one that is built already, if any
-        self._known = {name for _, name, _ in _functions(subject)}  # names of all parts
+        # Names of all parts, and of those that were found.
+        self._known = {name for _, name, _ in _functions(subject)} if asked else set()
         self._held: list[tuple[Any, str, Any]] = []
         self._entered = 0
         # By a part and how its arguments are passed, which of them stand for what it returns.
@@ -215,10 +218,14 @@ def _assign(holder: Any, name: str, value: Any) -> None:
 
 
 def _parameter_names(subject: Any) -> set[str]:
-    functions = [vars(subject).get(each) for each in ("__init__", "forward", "__call__", "call")
-                 ] if isinstance(subject, type) else [subject]  # fmt: skip
-    return {name for each in functions if callable(each)
-            for name in inspect.signature(each).parameters}  # fmt: skip
+    """Return the parameters of a function, or of a class's constructor and call."""
+    entries = {"__init__", "forward", "__call__", "call"}
+    methods: Mapping[str, Any] = vars(subject) if inspect.isclass(subject) else {"call": subject}
+    found: set[str] = set()
+    for name in entries & methods.keys():
+        with suppress(TypeError, ValueError):  # in C Python may not know it
+            found |= inspect.signature(methods[name]).parameters.keys()
+    return found
 
 
 def _places(result: Any, given: Sequence[Any]) -> int | tuple[int, ...] | None:

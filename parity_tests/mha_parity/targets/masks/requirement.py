@@ -18,6 +18,7 @@ from mha_parity.targets.masks.documented import (
 )
 from mha_parity.targets.masks.documented_alignment import documents_last_keys
 from mha_parity.targets.masks.mask_format import SHAPES, axes_text
+from mha_parity.targets.masks.query_rows import QUERIES
 
 if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
@@ -35,6 +36,7 @@ _KEEPS = re.compile(r"(keep|visible|allow(ed)?)(_mask)?|(may|can)_(attend|see)")
 _HIDES = re.compile(
     r"(hide|blocked|ignored?|dropped|forbidden|masked_out)(_mask)?|drop_(pairs|keys)"
 )
+CERTAIN = 2  # clauses that are hardly misread; of queries one more, as rows may be meant
 # Names by which a True may be padding; one clause of documentation settles it.
 _PADS = re.compile(r"(^|_)pad(ded|ding)?$")
 
@@ -103,8 +105,9 @@ def by_documentation(convention: Convention, name: str) -> MaskRequirement | Non
     """Return what a target documents of a mask, where its name does not say the same."""
     named = by_name(convention, name)
     first = next((each.name for each in convention.call_parameters), "")
-    pads = _PADS.search(name.lower()) and not name.startswith(f"{first}_")  # else of queries
-    clauses = 1 if named.hides is not None or pads else 2
+    of_queries = name.startswith(f"{first}_") or QUERIES.search(name.lower())
+    pads = _PADS.search(name.lower()) and not of_queries
+    clauses = 1 if named.hides is not None or pads else CERTAIN + bool(of_queries)
     said = documented_hides(convention.subject, convention.entry(), name, clauses=clauses)
     if said is None or said == named.hides:
         return None
