@@ -108,6 +108,50 @@ class ByModule(Layer):
 built = ByModule(24, 4)
 
 
+class ShiftedByModule(ByModule):
+    """A method of the module returns one number a row, and stays as it is."""
+
+    def forward(self, x):
+        q, k, v = self.qkv(x)
+        angles = self.rope.angles(q)
+        q, k = self.rope(q) * angles.cos().mean() / angles.cos().mean(), self.rope.rotate(k)
+        return self.merged(scaled_dot_product_attention(q, k, v))
+
+
+class OneNorm(Layer):
+    """Queries and keys share a norm, which has two names."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.q_norm = self.k_norm = RMSNorm(self.head_dim)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x)
+        return self.merged(scaled_dot_product_attention(self.q_norm(q), self.k_norm(k), v))
+
+
+class OfBase(NormedRotary):
+    """The call of its base, and the functions that this names."""
+
+
+class OfCallable:
+    """An object of a class that is no function turns rows."""
+
+    def __call__(self, table, x):
+        return x * table.cos()
+
+
+by_object = OfCallable()
+
+
+class ByObject(Layer):
+    """The table stands before the rows, and has the shape of one sample's."""
+
+    def forward(self, x):
+        q, k, v = self.qkv(x)
+        return self.merged(scaled_dot_product_attention(by_object(q * 0 + 1, q), k, v))
+
+
 class ByStaticMethod(Layer):
     """A static method turns q, and writes into what it is given."""
 
@@ -128,9 +172,20 @@ def with_positions(x):
     return x + np.arange(x.shape[-2])[:, None] * (np.arange(x.shape[-1]) < x.shape[-1] // 2)
 
 
+def unused(x):
+    """Return the rows; no call runs it."""
+    return x
+
+
+def sums(x):
+    """Return one number for each row."""
+    return x.sum(-1)
+
+
 def attention(q, k, v):
     """Return attention of rows with positions."""
     q, k = with_positions(q), with_positions(k)
+    sums(v)
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ v

@@ -181,6 +181,10 @@ class DebuggedCandidate:
 
     def __call__(self, problem: Problem) -> Answer:
         """Stop at the first line of the target's own code; later calls just run."""
+        with self._bound.bypass:
+            return self._answer(problem)
+
+    def _answer(self, problem: Problem) -> Answer:
         if self._stopped:
             return self._bound(problem)
         self._stopped = True

@@ -49,7 +49,8 @@ def bind(
 
     ``path`` sends torch's own module along one of its paths. ``probe`` makes a few small calls to
     see what it offers; without it the signature alone decides. ``masks`` says what mask parameters
-    mean, and those named in ``without`` are left alone. ``state_dict`` names a file of weights over
+    mean, and those named in ``without`` are left alone, while parts of
+    these names return what they are given. ``state_dict`` names a file of weights over
     all else, ``num_heads`` how many heads they have. ``library`` names the one whose arrays an
     earlier process found it to take.
 
@@ -77,6 +78,8 @@ def bind(
             if not probe and (layer is not None or state_dict is not None):
                 bound.offer = bound.offer | {"dtype": bound.library.dtypes}  # the weights say which
             _take_weights(bound, compiled, state_dict, num_heads)
+            if probe:  # else no call may have run a part
+                bypass.require_taken_out()
         bound.passed = {}  # the trials were no cases
         bound.remarks = (*filter(None, (left_out.remark_on(bound.subject),)), *bound.remarks)
     except (TargetError, CandidateError):

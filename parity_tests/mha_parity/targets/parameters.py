@@ -80,10 +80,11 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     switch = isinstance(default, bool)
     of_call = (each for each, pattern in _OF_CALL if of == "call" and re.search(pattern, plain))
     # No number of heads is None, and what a call asks for is no memory of an earlier one.
-    rows = of == "call" and (plain, default) in {("h", None), ("mem", inspect.Parameter.empty)}
-    if certain := next(of_call, Role.INPUT if rows else None):
+    required = default is inspect.Parameter.empty
+    rows = (plain == "h" and default is None) or (plain == "mem" and required)
+    if certain := next(of_call, Role.INPUT if of == "call" and rows else None):
         return certain
-    unset = default is None or default is inspect.Parameter.empty
+    unset = default is None or required
     if of == "call" and ((default is None and _MARKS.fullmatch(plain)) or _pads(plain, unset)):
         return Role.MASK
     found = next((each for each, pattern in _BY_NAME if re.search(pattern, plain)), None)

@@ -9,6 +9,7 @@ import pytest
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
+from mha_parity.targets.fit.bypass import Bypass
 from subject_checks import checks_of, load_subject
 
 judged = checks_of("without_parts.py", cases=40)
@@ -24,6 +25,9 @@ ROTARY = ("rotary", "q_norm", "k_norm")
         ("ByStaticMethod", ("rotate_half",)),
         ("built", ("rope",)),
         ("attention", ("with_positions",)),
+        ("OneNorm", ("q_norm", "k_norm")),
+        ("OfBase", ROTARY),
+        ("ByObject", ("by_object",)),
     ],
 )
 def test_the_rest_is_judged_where_a_part_returns_what_it_is_given(
@@ -81,11 +85,48 @@ def test_a_name_that_takes_nothing_out_is_refused(parts: tuple[str, ...], said: 
         judged("NormedRotary", without=parts)
 
 
+@pytest.mark.parametrize(
+    ("name", "parts", "said"),
+    [
+        ("attention", ("with_positions", "unused"), "no call runs `unused`; leave it out"),
+        ("attention", ("with_positions", "sums"), "but what `sums` returns has other shapes"),
+        ("ShiftedByModule", ("rope",), "but what `rope` returns has other shapes"),
+    ],
+)
+def test_a_part_that_is_not_taken_out_is_refused(
+    name: str, parts: tuple[str, ...], said: str
+) -> None:
+    """The rest of the target is right: without a refusal the verdict would name that part."""
+    with pytest.raises(TargetError, match=re.escape(said)):
+        judged(name, without=parts)
+
+
+def test_a_name_of_no_part_of_a_built_layer_leaves_the_module_as_it_was() -> None:
+    """A layer that is no module of torch has no modules to look for."""
+    subject = load_subject("without_parts.py:attention")
+    before = subject.__globals__["with_positions"]
+
+    class Built:
+        """An object with a state."""
+
+        def named_modules(self) -> list[tuple[str, object]]:
+            """Raise: nothing of torch is asked of it."""
+            raise AssertionError
+
+    with Bypass(subject, ("with_positions",), Built()) as bypass:
+        assert before is not subject.__globals__["with_positions"]
+        assert {"with_positions"} == {*bypass.found}
+    assert before is subject.__globals__["with_positions"]
+
+
 def test_the_target_is_as_it_was() -> None:
     """Class, module and built layer have their parts again when the verdict is there."""
     static = load_subject("without_parts.py:ByStaticMethod")
     built = load_subject("without_parts.py:built")
     before = inspect.getattr_static(static, "rotate_half"), built.rope
+    frequencies = built.rope.frequencies.clone()
     judged("ByStaticMethod", without=("rotate_half",))
     judged("built", without=("rope",))
     assert before == (inspect.getattr_static(static, "rotate_half"), built.rope)
+    assert frequencies.dtype == built.rope.frequencies.dtype
+    assert frequencies.equal(built.rope.frequencies)

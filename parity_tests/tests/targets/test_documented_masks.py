@@ -30,6 +30,8 @@ SAID = {
     "True keeps the key (never hides it)": False,
     "True where the token != PAD": False,
     "True for all tokens except padding": False,
+    "True values attend": False,
+    "True positions are ignored": True,
     "True where the key won\u2019t be attended": True,
 }
 
@@ -53,8 +55,9 @@ def test_a_value_and_what_it_does_are_read_and_nothing_else(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["if True, keys are hidden", "when `True` keeps", "True from the first key on is padding",
-     "1 for keys that are permitted", "True so that no token attends"],
+    ["if True keys are hidden", "when `True` keeps", "If ``True`` is given keys are masked",
+     "True from the first key on is padding", "1 for keys that are permitted",
+     "True so that no token attends"],
 )  # fmt: skip
 def test_one_clause_that_could_be_misread_is_not_demanded(text: str) -> None:
     """A True that is said to do nothing by itself, a condition, or a number alone."""

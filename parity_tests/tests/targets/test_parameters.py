@@ -42,6 +42,9 @@ def test_names_tell_roles(expected: Role, names: str) -> None:
 
 def test_a_default_tells_a_switch_from_a_matrix() -> None:
     """In a constructor a mask that is False is a switch, and a bias that is True a projection's."""
+    assert Role.INPUT == role("mem", "call")
+    assert Role.CACHE == role("mem", "call", None)
+    assert Role.OTHER == role("further", "call", [1.0])  # which has no hash
     assert Role.CAUSAL == role("mask", "constructor", default=False)
     assert Role.CAUSAL == role("mask", "constructor", None)
     assert Role.CAUSAL == role("use_causal_mask", "call", default=False)

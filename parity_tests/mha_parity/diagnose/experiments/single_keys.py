@@ -9,7 +9,10 @@ import numpy as np
 if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.transfer import Curve
 
-REMEDY = "compute the score of this key as that of each other one"
+REMEDY = (
+    "compute the score of this key as that of each other one; where keys are combined in tiles, "
+    "merge a tail of one key as any other tile"
+)
 LEAST_ROWS = 4  # in which the same key is off, and no other
 LEAST_KEYS = 4  # weights in each of these rows, of which the median is right
 

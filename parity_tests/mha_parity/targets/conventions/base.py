@@ -28,7 +28,7 @@ from mha_parity.targets.conventions.log_sum_exp import LogSumExp
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
 from mha_parity.targets.fit.argument_meanings import alike_heads, given_windows, whole_windows
-from mha_parity.targets.fit.bypass import Bypass
+from mha_parity.targets.fit.bypass import Bypass, bypassed
 from mha_parity.targets.fit.roles import infer_inputs, is_no_input
 from mha_parity.targets.masks.mask_format import MaskArgument, MaskFormat
 
@@ -236,7 +236,7 @@ class Convention(ABC):
         }
         self._record({key: differs for key, differs in found.items() if key not in alike})
         self._built_with = (args, kwargs)
-        return self.subject(*args, **kwargs)
+        return bypassed(self.subject(*args, **kwargs))
 
     def as_python(self, call: Call) -> str:
         """Return the call that was prepared last as lines of Python."""

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.interpretation import Interpretation
 
 LAYOUT_SWITCH = "batch_first"  # torch's switch of the layout: samples before rows
-REFUSED = f"{NOT_ASKED}: its constructor refuses such sizes"
-
-
 ZERO_SWITCH = "add_zero_attn"  # torch's, of a further key and value of zeros
+REFUSED = f"{NOT_ASKED}: its constructor refuses such sizes"
 
 
 class InterpretedLayers(InstanceCalls):

@@ -2,28 +2,35 @@
 
 With rotary positions or norms of queries and keys an attention has no counterpart in torch; without
 them it has one. ``--without`` names such parts: methods of the class, functions that its module
-names, or modules within the layer. A part is called once, with copies, since the shapes of what it
-returns say which of its arguments stand for that.
+names, or modules within the layer. A part is called once for each way in which its arguments are
+passed, with copies, since the shapes of what it returns say which of its arguments stand for that.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from contextlib import suppress
+from copy import deepcopy
 from functools import wraps
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.option_values import hint_of
 from mha_parity.core.parameters import Parameter, Role, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
 _active: list[Bypass] = []
+_ENTRIES = ("__init__", "forward", "__call__", "call")
+_LIBRARIES = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
+# Names of what turns or shifts rows, beside the rows; it may have the shape of one sample's rows.
+_TABLE = re.compile(r"cos|sin|freq|angle|theta|pos|table|emb", re.IGNORECASE)
 
 
 class Bypass:
@@ -33,26 +40,29 @@ class Bypass:
         asked = tuple(names)
         own = _parameter_names(subject) if asked else set()
         self._names = tuple(name for name in asked if name not in own)
-        self._subject, self._layer = subject, layer  # one that is built already, if any
-        # Names of all parts, and of those that were found.
-        self._known = {name for _, name, _ in _functions(subject)} if asked else set()
+        self._functions = [*_functions(subject)] if self._names else []
+        self._layer = layer if _is_module(layer) else None  # one that is built already
+        self._known = {name for _, name, _ in self._functions}  # names of all parts
         self._held: list[tuple[Any, str, Any]] = []
         self._entered = 0
         # By a part and how its arguments are passed, which of them stand for what it returns.
         self._places: dict[tuple[Any, ...], int | tuple[int, ...]] = {}
         self.found: dict[str, None] = {}
+        self.used: set[str] = set()  # those that a call ran
         self.unlike: dict[str, None] = {}  # they return arrays of other shapes than they are given
 
     def __enter__(self) -> Self:
         self._entered += 1
-        if self._names and self._entered == 1:
-            _active.append(self)
-            for holder, name, function in _functions(self._subject, self._names):
+        if not self._names or self._entered > 1:
+            return self
+        _active.append(self)
+        for holder, name, function in self._functions:
+            if name in self._names:
                 self.found.setdefault(name)
                 self._held.append((holder, name, function))
-                _assign(holder, name, self.passing_on(function, name))
-            if self._layer is not None:
-                self._held += self.take_out_modules(self._layer)
+                _assign(holder, name, self._passing_on(function, name))
+        if self._layer is not None:
+            self._held += self.take_out_modules(self._layer)
         return self
 
     def __exit__(
@@ -77,8 +87,24 @@ class Bypass:
             for name in self.found
         )
 
+    def require_taken_out(self) -> None:
+        """Refuse a part that calls ran as it is, or did not run.
+
+        Raises
+        ------
+        TargetError
+            There is one: the verdict would say that the target was judged without it.
+
+        """
+        if said := self._why_not_taken_out():
+            raise TargetError(said)
+        if idle := [name for name in self.found if name not in self.used]:
+            raise TargetError(
+                f"got --without {','.join(idle)}, but no call runs `{idle[0]}`; leave it out."
+            )
+
     def _why_not_taken_out(self) -> str:
-        """Return what is wrong with a name where a target is refused all the same, or ""."""
+        """Return what is wrong with a name of a part, or ""."""
         if self.unlike:
             said = " and ".join(f"`{name}`" for name in self.unlike)
             return (
@@ -95,7 +121,7 @@ class Bypass:
     def takes_out(self, path: str) -> bool:
         """Return whether a module within the layer is one of the parts, and keep that it is."""
         named = {path, path.rpartition(".")[2]} & {*self._names}
-        self.found |= dict.fromkeys(named)
+        self.found |= dict.fromkeys(sorted(named))
         return bool(named)
 
     def take_out_modules(self, layer: Any) -> list[tuple[Any, str, Any]]:
@@ -115,23 +141,27 @@ class Bypass:
                 vars(self).update(part=part, name=name)
 
             def forward(self, *args: Any, **kwargs: Any) -> Any:
-                arrays = [each for each in (*args, *kwargs.values()) if _is_floating(each)]
-                part = self.part.to(arrays[0].device, arrays[0].dtype) if arrays else self.part
-                return bypass.passed_on(part, self.name, args, kwargs)
+                called = wraps(self.part.forward)(_of_copy(self.part, "__call__"))
+                return bypass.passed_on(called, self.name, args, kwargs)
 
             def __getattr__(self, attribute: str) -> Any:
-                value = getattr(vars(self)["part"], attribute)
-                return bypass.passing_on(value, self.name) if inspect.ismethod(value) else value
+                part = vars(self)["part"]
+                value = getattr(part, attribute)
+                if not inspect.ismethod(value):
+                    return value
+                function = wraps(value)(_of_copy(part, attribute))
+                return bypass._passing_on(function, self.name)
 
-        paths = [path for path, _ in layer.named_modules() if path]
+        paths = [path for path, _ in layer.named_modules(remove_duplicate=False) if path]
         self._known.update(paths)
-        taken = [path for path in paths if self.takes_out(path)]
         held = []
-        for path in taken:
+        for path in [path for path in paths if self.takes_out(path)]:
             holder, _, name = path.rpartition(".")
             within = layer.get_submodule(holder)
-            held.append((within, name, getattr(within, name)))
-            setattr(within, name, PassingOn(getattr(within, name), path))
+            part = getattr(within, name)
+            if type(part).__name__ != PassingOn.__name__:
+                held.append((within, name, part))
+                setattr(within, name, PassingOn(part, path))
         return held
 
     def passed_on(
@@ -143,43 +173,47 @@ class Bypass:
     ) -> Any:
         """Return the arguments that have the shapes of what a function returns, in its order."""
         given = [*args, *kwargs.values()]
-        key = name, len(args), *kwargs
+        key = name, getattr(function, "__qualname__", ""), len(args), *kwargs
         if key not in self._places:
             result = function(*map(_copied, args), **{key: _copied(kwargs[key]) for key in kwargs})
-            places = _places(result, given)
+            places = _places(result, given, _names_of(function, len(args), kwargs))
             if places is None:
                 self.unlike.setdefault(name)
-                return result
+                return function(*args, **kwargs)
             self._places[key] = places
+        self.used |= {name, name.rpartition(".")[2]}
         places = self._places[key]
         if isinstance(places, int):
             return given[places]
         return tuple(given[place] for place in places)
 
-    def passing_on(self, function: Any, name: str) -> Any:
+    def _passing_on(self, function: Any, name: str) -> Any:
         """Return a function that calls another one, and returns the arguments in its place."""
-        bound_to_no_object = isinstance(function, staticmethod)
-        inner = function.__func__ if bound_to_no_object else function
+        unbound = isinstance(function, staticmethod | classmethod)
+        inner = function.__func__ if unbound else function
 
         @wraps(inner)
         def passing_on(*args: Any, **kwargs: Any) -> Any:
             return self.passed_on(inner, name, args, kwargs)
 
-        return staticmethod(passing_on) if bound_to_no_object else passing_on
+        return type(function)(passing_on) if unbound else passing_on
 
 
 def bypassed(layer: Any) -> Any:
     """Return a layer whose modules that are taken out pass their arguments on."""
-    torch = sys.modules.get("torch")
-    for each in _active:
-        if torch is not None and isinstance(layer, torch.nn.Module):
+    if _is_module(layer):
+        for each in _active:
             each.take_out_modules(layer)
     return layer
 
 
 def is_bypassed(path: str) -> bool:
     """Return whether a part of a layer is taken out by its name."""
-    return any(each.takes_out(path.removeprefix("params.")) for each in _active)
+    plain = path.removeprefix("params.")
+    taken = [each for each in _active if each.takes_out(plain)]
+    for each in taken:
+        each.used |= {plain, plain.rpartition(".")[2]}
+    return bool(taken)
 
 
 def parts_taken_out() -> tuple[str, ...]:
@@ -187,27 +221,48 @@ def parts_taken_out() -> tuple[str, ...]:
     return tuple(name for each in _active for name in each.found)
 
 
-def _functions(
-    subject: Any, names: Collection[str] | None = None
-) -> Iterator[tuple[Any, str, Any]]:
+def _is_module(layer: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(layer, torch.nn.Module)
+
+
+def _of_copy(part: Any, attribute: str) -> Callable[..., Any]:
+    """Return a method of a copy of a module, in the dtype and on the device of its arguments."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        arrays = [each for each in (*args, *kwargs.values()) if _is_floating(each)]
+        copied = deepcopy(part)
+        copied = copied.to(arrays[0].device, arrays[0].dtype) if arrays else copied
+        return getattr(copied, attribute)(*args, **kwargs)
+
+    called.__qualname__ = attribute
+    return called
+
+
+def _functions(subject: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield methods of a class, and functions that the modules of its methods name, by holder."""
-    kinds = [each for each in getattr(subject, "__mro__", ()) if not _is_of_library(each)]
+    subject = getattr(subject, "func", subject)  # of a partial
+    own = str(getattr(subject, "__module__", "")).partition(".")[0]
+    kinds = [each for each in getattr(subject, "__mro__", ()) if not _is_of_library(each, own)]
     methods = [inspect.unwrap(each) for kind in kinds for each in vars(kind).values()
                if inspect.isfunction(each)]  # fmt: skip
     scopes = {id(f.__globals__): f.__globals__ for f in (*methods, inspect.unwrap(subject))
               if inspect.isfunction(f)}  # fmt: skip
-    for holder, held in (
-        *((each, vars(each)) for each in kinds),
-        *((s, s) for s in scopes.values()),
-    ):
-        for name in held if names is None else names:
-            if isinstance(held.get(name), FunctionType | staticmethod):
-                yield holder, name, held[name]
+    by_holder: list[tuple[Any, Mapping[str, Any]]] = [(kind, vars(kind)) for kind in kinds]
+    by_holder += [(scope, scope) for scope in scopes.values()]
+    for holder, held in by_holder:
+        for name, value in [*held.items()]:
+            of_class = isinstance(value, staticmethod | classmethod)
+            if of_class or (callable(value) and not inspect.isclass(value)):
+                yield holder, name, value
 
 
-def _is_of_library(kind: type) -> bool:
+def _is_of_library(kind: type, own: str) -> bool:
+    """Return whether a class is none of the target's package, and of an installed one."""
+    if kind.__module__.partition(".")[0] == own:
+        return False
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return kind is object or file is None or "site-packages" in file
+    return file is None or _LIBRARIES.search(file) is not None
 
 
 def _assign(holder: Any, name: str, value: Any) -> None:
@@ -219,26 +274,40 @@ def _assign(holder: Any, name: str, value: Any) -> None:
 
 def _parameter_names(subject: Any) -> set[str]:
     """Return the parameters of a function, or of a class's constructor and call."""
-    entries = {"__init__", "forward", "__call__", "call"}
-    methods: Mapping[str, Any] = vars(subject) if inspect.isclass(subject) else {"call": subject}
+    of_class = inspect.isclass(subject)
+    calls = [getattr(subject, each, None) for each in _ENTRIES] if of_class else [subject]
     found: set[str] = set()
-    for name in entries & methods.keys():
+    for each in filter(None, calls):
         with suppress(TypeError, ValueError):  # in C Python may not know it
-            found |= inspect.signature(methods[name]).parameters.keys()
+            found |= inspect.signature(each).parameters.keys()
     return found
 
 
-def _places(result: Any, given: Sequence[Any]) -> int | tuple[int, ...] | None:
-    """Return which arguments have the shapes of a result, None where some array has none."""
-    left = {i: each.shape for i, each in enumerate(given) if hasattr(each, "shape")}
+def _names_of(function: Any, count: int, kwargs: Mapping[str, Any]) -> list[str]:
+    """Return the names of ``count`` arguments by position, and of those by keyword."""
+    named: list[str] = []
+    with suppress(TypeError, ValueError):
+        named = [*inspect.signature(function).parameters][:count]
+    return [*named, *[""] * (count - len(named)), *kwargs]
+
+
+def _places(
+    result: Any, given: Sequence[Any], names: Sequence[str]
+) -> int | tuple[int, ...] | None:
+    """Return which arguments have the shapes of a result, None where some array has none.
+
+    Of several of one shape it is the first that is not named after a table of positions.
+    """
+    left = [i for i, each in enumerate(given) if hasattr(each, "shape")]
+    left.sort(key=lambda i: bool(_TABLE.search(names[i])))
     places = []
     several = isinstance(result, tuple | list)
     for array in result if several else (result,):
         shape = getattr(array, "shape", None)
-        place = next((i for i, own in left.items() if own == shape), None)
+        place = next((i for i in left if given[i].shape == shape), None)
         if place is None:
             return None
-        del left[place]
+        left.remove(place)
         places.append(place)
     return tuple(places) if several else places[0]
 
@@ -252,4 +321,4 @@ def _copied(value: Any) -> Any:
     """Return an array that a part may write into; what has no copy of its own as it is."""
     if hasattr(value, "detach"):
         return value.detach().clone()
-    return value.copy() if type(value).__module__ == "numpy" else value
+    return value.copy() if isinstance(value, np.ndarray) else value

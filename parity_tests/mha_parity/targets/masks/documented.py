@@ -63,9 +63,10 @@ _TYPE = re.compile(r"(?<!no )(?<!not )(?<!non-)\bbool\w*", re.IGNORECASE)
 # A True that is said to be, or to do, something: "True = keep", "True where", "True attends"; not
 # "if True", which is said of a switch.
 _TRUE = re.compile(
-    r"(?<!if )(?<!if `)(?<!when )(?<!when `)\bTrue\b[`*]*\s*"
-    r"(?:[=:]|(?:mean|mark|indicate|denote)s?\b|(?:for|where|at|is|are)\b|(?:keep|hide|attend|ignore|mask|allow|drop)s\b)"
+    r"\bTrue\b[`*]*(?:\s(?:values?|positions?|entries))?\s*(?:[=:]|(?:mean|mark|indicate|denote)s?\b"
+    r"|(?:for|where|at|is|are)\b|(?:keep|hide|attend|ignore|mask|allow|drop)s?\b)"
 )
+_CONDITION = re.compile(r"\b(if|when|whether)\s+[`*]*true\b", re.IGNORECASE)
 # As torch's documentation said until it took floats, whatever the annotation.
 _BINARY = re.compile(r"\bbinary mask\b", re.IGNORECASE)
 # As annotations: `torch.BoolTensor`, `Bool[Tensor, "L S"]`; a `bool` alone is a switch.
@@ -128,25 +129,28 @@ _ALL_MASKS = re.compile(
 )
 
 
-def documented_hides(subject: Any, entry: Any, name: str, *, clauses: int = 1) -> bool | None:
+def documented_hides(
+    subject: Any, entry: Any, name: str, *, clauses: int = 1, by_true: bool = True
+) -> bool | None:
     """Return whether True of a mask hides by the documentation of a target; None if unsaid.
 
     That of ``entry``, its call, comes first. What says both says nothing, nor do fewer ``clauses``:
-    what is said of 1 and of 0, in two of them, is hardly misread, nor is what is said of `True`.
+    what is said of 1 and of 0, in two of them, is hardly misread, nor is what is said of
+    `True` (``by_true``; of a mask of queries it may be said of rows).
     """
     for each in (entry, subject, getattr(subject, "__init__", None)):
         text = inspect.getdoc(each) or ""
         said = _meanings_in(_said(text, name))
         if not said and "mask" in name.lower() and (every := _ALL_MASKS.search(text)):
             said = _meanings_in(every["of_booleans"] or every[0])
-        if len(said) + _says_true(text, name) >= clauses and len({*said}) == 1:
+        if len(said) + (by_true and _says_true(text, name)) >= clauses and len({*said}) == 1:
             return said[0]
     return None
 
 
 def _says_true(text: str, name: str) -> bool:
     """Return whether a clause says of a mask what its True does; "if True" is said of a switch."""
-    clauses = _CLAUSE.split(_said(text, name))
+    clauses = [each for each in _CLAUSE.split(_said(text, name)) if not _CONDITION.search(each)]
     return any(_TRUE.search(each) and _meanings_in(each) for each in clauses)
 
 

@@ -36,7 +36,7 @@ _KEEPS = re.compile(r"(keep|visible|allow(ed)?)(_mask)?|(may|can)_(attend|see)")
 _HIDES = re.compile(
     r"(hide|blocked|ignored?|dropped|forbidden|masked_out)(_mask)?|drop_(pairs|keys)"
 )
-CERTAIN = 2  # clauses that are hardly misread; of queries one more, as rows may be meant
+CERTAIN = 2  # clauses that are hardly misread
 # Names by which a True may be padding; one clause of documentation settles it.
 _PADS = re.compile(r"(^|_)pad(ded|ding)?$")
 
@@ -107,8 +107,10 @@ def by_documentation(convention: Convention, name: str) -> MaskRequirement | Non
     first = next((each.name for each in convention.call_parameters), "")
     of_queries = name.startswith(f"{first}_") or QUERIES.search(name.lower())
     pads = _PADS.search(name.lower()) and not of_queries
-    clauses = 1 if named.hides is not None or pads else CERTAIN + bool(of_queries)
-    said = documented_hides(convention.subject, convention.entry(), name, clauses=clauses)
+    clauses = 1 if named.hides is not None or pads else CERTAIN
+    said = documented_hides(
+        convention.subject, convention.entry(), name, clauses=clauses, by_true=not of_queries
+    )
     if said is None or said == named.hides:
         return None
     return MaskRequirement(said, named.shapes[:1])
