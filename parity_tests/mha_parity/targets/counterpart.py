@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.targets.conventions.calls import as_they_stand
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.norm_places import inner_norms
 from mha_parity.targets.fit.bent_scores import bends_scores
@@ -78,7 +79,9 @@ def _parts_to_take_out(
     expected = [attention_in_float64(problem, causal=causal) for causal in (False, True)]
     nearest: tuple[str, ...] = ()
     for part in around:
-        with suppress(CandidateError), Bypass(bound.subject, (part,)) as bypass:
+        bypass = Bypass(bound.subject, (part,))
+        # Not as programs that were compiled with the part in them.
+        with suppress(CandidateError), as_they_stand(on=True), bypass:
             output = _output(bound, problem)
             if bypass.unlike or not bypass.found:
                 continue

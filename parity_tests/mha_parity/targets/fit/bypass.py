@@ -56,6 +56,8 @@ class Bypass:
         if not self._names or self._entered > 1:
             return self
         _active.append(self)
+        if not self._places:
+            _forget_traces()
         for holder, name, function in self._functions:
             if name in self._names:
                 self.found.setdefault(name)
@@ -219,6 +221,12 @@ def is_bypassed(path: str) -> bool:
 def parts_taken_out() -> tuple[str, ...]:
     """Return the names of the parts that are taken out now."""
     return tuple(name for each in _active for name in each.found)
+
+
+def _forget_traces() -> None:
+    """Have JAX trace functions anew: a part runs where they are traced, and not in their calls."""
+    if jax := sys.modules.get("jax"):
+        jax.clear_caches()
 
 
 def _is_module(layer: Any) -> bool:
