@@ -69,3 +69,13 @@ def repeated(q, k, v):
     """Right for (N, H, L, D); of (H, L, D) lengths are taken for heads."""
     k, v = (x.repeat(q.shape[1] // x.shape[1], axis=1) for x in (k, v))
     return normal(q @ k.swapaxes(-1, -2) * q.dtype.type(q.shape[-1] ** -0.5)) @ v
+
+
+def documented_tiles(query, key, value, scale=None):
+    """Query head h reads the key head h % num_kv_heads."""
+    return tiled_kernel(query, key, value, scale)
+
+
+def documented_otherwise(query, key, value, scale=None):
+    """Query head h reads the key head h % num_kv_heads, which it does not do."""
+    return grouped_kernel(query, key[:, ::-1], value[:, ::-1], scale)

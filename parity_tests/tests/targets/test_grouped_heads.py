@@ -11,7 +11,7 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER, QUERY_ORDER
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions.grouped_heads import NO_GROUPS
+from mha_parity.targets.conventions.grouped_heads import NO_GROUPS, TILES
 from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
 
@@ -67,13 +67,21 @@ def test_a_wrong_order_of_heads_is_said(name: str, effect: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("folded", NO_GROUPS), ("equal_heads", "raised ValueError")]
+    ("name", "reason"),
+    [("folded", NO_GROUPS), ("equal_heads", "raised ValueError"), ("documented_tiles", TILES)],
 )
 def test_what_groups_nothing_is_not_asked_for_it(name: str, reason: str) -> None:
-    """An answer of the right shape to fewer key heads is no grouping."""
+    """An answer of the right shape is no grouping; tiles that are documented are not torch's."""
     bound = bind(load(f"{FILE}:{name}"))
     assert ("equal",) == bound.offer["kv_heads"]
     assert reason in bound.reasons["kv_heads", "fewer"]
+
+
+def test_heads_that_are_in_no_tiles_as_documented_fail() -> None:
+    """The order that the documentation names is left to it where calls show that order alone."""
+    name = f"{FILE}:documented_otherwise"
+    verdict = check(bind(load(name)), Options(cases=30, seed=3, shrink=False))
+    assert verdict.outcome is Outcome.FAIL
 
 
 def test_heads_with_a_linear_each_are_not_asked_for_fewer_keys() -> None:

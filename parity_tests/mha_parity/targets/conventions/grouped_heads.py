@@ -9,6 +9,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.fit.argument_meanings import LayerSizes
+from mha_parity.targets.fit.documented_layout import documents_tiles
 from mha_parity.targets.fit.search import SMALL, attention_in_float64, is_rounding
 from mha_parity.targets.fit.weights import shapes_of, sizes_of, slot_array
 from mha_parity.targets.problem_arrays import arrays_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 HEADS, KV_HEADS = 4, 2
 NO_GROUPS = "no output head is the attention of one query head and one key head"
+TILES = "as documented, query head h reads key head h % Hkv, and torch's h // (H / Hkv)"
 
 
 def grouped(case: Case) -> Case:
@@ -35,15 +37,18 @@ def grouped(case: Case) -> Case:
 def groups_heads(convention: Convention, case: Case) -> bool:
     """Return whether each output head is the attention of some query head and some key head.
 
-    Which ones is for the judge. A reshape that takes half of the keys for more heads answers in the
-    same shape, and groups nothing.
+    Which ones is for the judge, unless they are in tiles as the documentation says, an order that
+    torch does not have. A reshape that takes half of the keys for more heads answers in the same
+    shape, and groups nothing.
     """
     problem = make_problem(grouped(case))
     reason = NO_GROUPS
     try:
         output = convention(problem).output
         if output.shape == problem.output_shape and _all_found(problem, output):
-            return True
+            if not (documents_tiles(convention.subject) and _in_tiles(problem, output)):
+                return True
+            reason = TILES
     except CandidateError as error:
         reason = str(error)
     convention.reasons["kv_heads", "fewer"] = reason
@@ -109,6 +114,19 @@ def _all_found(problem: Problem, output: Array) -> bool:
     pairs = [attention_in_float64(each, causal=causal) for each in _pairs(problem)]
     heads = [_head(output, i, HEADS) for i in range(HEADS)]
     return all(any(is_rounding(head, pair) for pair in pairs) for head in heads)
+
+
+def _in_tiles(problem: Problem, output: Array) -> bool:
+    """Return whether query head h reads key head h % Hkv."""
+    causal = problem.case.attn == "causal"
+    own = [*_pairs(problem)]
+    return all(
+        is_rounding(
+            _head(output, i, HEADS),
+            attention_in_float64(own[i * KV_HEADS + i % KV_HEADS], causal=causal),
+        )
+        for i in range(HEADS)
+    )
 
 
 def _pairs(problem: Problem) -> Iterator[Problem]:

@@ -62,6 +62,9 @@ _ANY_LENGTH = re.compile(
     r"\bpad(s|ded)? to\b|\bnot (only|need)|\bany\b|\bneed not\b|\b(internal|insid)", re.IGNORECASE
 )
 _OF_WIDTHS = re.compile(r"\b(d_model|embed\w*|dim\w*|width|channels|heads?)\b", re.IGNORECASE)
+_TILES = re.compile(
+    r"\bh\w*\s*(?:%|\bmod(?:ulo)?\b)\s*\(?[\w.]*(?:kv|k_heads|key_heads|groups?)", re.IGNORECASE
+)
 SAMPLES_FIRST = "its documentation says that samples come first: no other order of axes was tried."
 
 
@@ -109,6 +112,11 @@ def _limits_lengths(sentence: str) -> bool:
     if found is None or _ANY_LENGTH.search(sentence):
         return False
     return _OF_WIDTHS.search(found[0]) is None
+
+
+def documents_tiles(subject: Any) -> bool:
+    """Return whether a class or function documents that query head h reads key head h % Hkv."""
+    return _TILES.search(documentation(subject)) is not None
 
 
 def documentation(subject: Any) -> str:
