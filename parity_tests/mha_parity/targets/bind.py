@@ -49,10 +49,9 @@ def bind(
 
     ``path`` sends torch's own module along one of its paths. ``probe`` makes a few small calls to
     see what it offers; without it the signature alone decides. ``masks`` says what mask parameters
-    mean, and those named in ``without`` are left alone, while parts of
-    these names return what they are given. ``state_dict`` names a file of weights over
-    all else, ``num_heads`` how many heads they have. ``library`` names the one whose arrays an
-    earlier process found it to take.
+    mean, and those named in ``without`` are left alone, while parts of these names return what they
+    are given. ``state_dict`` names a file of weights over all else, ``num_heads`` how many heads
+    they have. ``library`` names the one whose arrays an earlier process found it to take.
 
     Raises
     ------

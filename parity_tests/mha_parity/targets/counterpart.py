@@ -11,7 +11,7 @@ from mha_parity.targets.conventions.calls import as_they_stand
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.norm_places import inner_norms
 from mha_parity.targets.fit.bent_scores import bends_scores
-from mha_parity.targets.fit.bypass import Bypass, is_bypassed
+from mha_parity.targets.fit.bypass import PASSING_ON, Bypass
 from mha_parity.targets.fit.refusals import (
     refusal_without_counterpart,
     refuse_other_kind,
@@ -54,9 +54,9 @@ def refuse_without_counterpart(bound: Convention) -> None:
         return  # the run says what it raised
     layer = call.function
     modules: Iterable[tuple[str, Any]] = getattr(layer, "named_modules", tuple)()
-    # An identity stands where a LayerNorm was taken out.
-    paths = {id(each): path for path, each in modules
-             if type(each).__name__ != "Identity" and not is_bypassed(path)}  # fmt: skip
+    # What stands where a LayerNorm, or a part by its name, was taken out.
+    taken_out = {"Identity", PASSING_ON}
+    paths = {id(each): path for path, each in modules if type(each).__name__ not in taken_out}
     named, around = parts_without_counterpart(call.make, paths)
     named = named or kept_parts_without_counterpart(
         layer, lambda: bound.answer(problem, call.make()).output

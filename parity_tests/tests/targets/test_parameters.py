@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter as Kind
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from mha_parity.targets.fit.roles import function_roles, may_be_keys
 from mha_parity.targets.parameters import role
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS
@@ -116,6 +118,22 @@ def test_what_is_only_filled_up_is_not_tried() -> None:
     statuses = {each.name: each.status for each in verdict.parameters}
     assert (Status.TRIED, Status.NOT_TRIED) == (statuses["q"], statuses["layer_number"])
     assert "parameters not tried: layer_number" in verdict.sentence
+
+
+@pytest.mark.parametrize(("mode", "is_named"), [("inference", False), ("scale", True)])
+def test_a_key_beside_a_mode_is_no_input_by_its_name(mode: str, is_named: bool) -> None:
+    """It is one of random numbers, as calls may show: rows passed for it would be read by none."""
+    named = [Kind("x", Kind.POSITIONAL_OR_KEYWORD)]
+    named += [Kind(name, Kind.KEYWORD_ONLY, default=None) for name in ("key", mode)]
+    assert ("key", is_named) in [*may_be_keys(named)]
+
+
+def test_a_number_of_heads_may_have_a_default_without_a_hash() -> None:
+    """The roles of a function are found by names."""
+    rows = [Kind(name, Kind.POSITIONAL_OR_KEYWORD) for name in ("q", "k", "v")]
+    unhashable: list[int] = []
+    heads = Kind("num_kv_heads", Kind.KEYWORD_ONLY, default=unhashable)
+    assert next(function_roles([*rows, heads])).inputs
 
 
 @pytest.mark.parametrize("name", ["keep", "visible", "allowed", "blocked"])

@@ -70,6 +70,7 @@ def new_layer(
         layer = construct(*args, **given)
         if hasattr(type(layer), MAKES_PARAMETERS):
             getattr(layer, MAKES_PARAMETERS)(sizes)
+        # Once more: modules in a plain list of Python's are found now.
         return bypassed(materialised(registered(layer), sizes.width))
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+PASSING_ON = "PassingOn"  # the class of what stands in the place of a module
 _active: list[Bypass] = []
 _ENTRIES = ("__init__", "forward", "__call__", "call")
 _LIBRARIES = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
@@ -161,7 +162,7 @@ class Bypass:
             holder, _, name = path.rpartition(".")
             within = layer.get_submodule(holder)
             part = getattr(within, name)
-            if type(part).__name__ != PassingOn.__name__:
+            if type(part).__name__ != PASSING_ON:
                 held.append((within, name, part))
                 setattr(within, name, PassingOn(part, path))
         return held

@@ -350,8 +350,8 @@ def _of_others(
     heads = number.name if number is not None else ""
     # A default may stay: `num_groups` may count the query heads that share a key head.
     left = {p.name: ("",) for p in sized if p not in required}
-    may = {p: (RANDOM,) if p in drawn else meanings(p.name) + left.get(p.name, ()) for p in sized}
-    each = [[(p.name, meaning) for meaning in may[p]] for p in sized]
+    known = {p.name: (RANDOM,) if p in drawn else meanings(p.name) for p in sized}
+    each = [[(name, m) for m in (*known[name], *left.get(name, ()))] for name in known]
     chosen = [tuple(size for size in sizes if size[1]) for sizes in product(*each)]
     for filler in FILLERS if none else FILLERS[:1]:
         for given, sizes in product(weight_readings([p.name for p in weighed]), chosen):
@@ -371,7 +371,7 @@ _NEVER_INPUT = frozenset({
 
 def _holder(named: Sequence[inspect.Parameter]) -> inspect.Parameter | None:
     """Return the parameter that may hold all weights; `p=0.0` is a probability."""
-    kept = [p for p in named if p.default in {p.empty, None}]
+    kept = [p for p in named if p.default is p.empty or p.default is None]
     held = (p for p in kept if PARAMS.search(p.name.lower()))
     return next(held, next((p for p in kept if p.name == MATRIX), None))
 
