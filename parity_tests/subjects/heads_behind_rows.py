@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 
 def _attend(query, key, value, scale):
@@ -40,3 +41,33 @@ def in_tiles(q, k, v, key_padding_mask=None, tile=32):
         top = larger
     out[..., :, :] = torch.where(total > 0, mixed / total, 0)
     return out
+
+
+class WithMaps(nn.Module):
+    """Right for batches: of one sample without its axis, a mask gives the weights one."""
+
+    scale = 1.0
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q, self.k, self.v, self.o = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
+
+    def forward(self, x, memory, kv_valid=None):
+        """Return (..., L, E) and the mean of the weights; kv_valid: (N, S), True sees."""
+        linears = ((self.q, x), (self.k, memory), (self.v, memory))
+        q, k, v = (f(r).unflatten(-1, (self.num_heads, -1)) for f, r in linears)
+        scores = torch.einsum("...qhd,...khd->...hqk", q, k) * self.scale / q.shape[-1] ** 0.5
+        if kv_valid is not None:
+            if kv_valid.ndim > 3:
+                raise ValueError(f"kv_valid has shape {tuple(kv_valid.shape)}")
+            scores = scores.masked_fill(~kv_valid.bool()[:, None, None, :], -torch.inf)
+        weights = scores.softmax(-1)
+        heads = torch.einsum("...hqk,...khd->...qhd", weights, v)
+        return self.o(heads.reshape(x.shape)), weights.mean(-3)
+
+
+class WithMapsUnscaled(WithMaps):
+    """Wrong on purpose: scores twice as large."""
+
+    scale = 2.0

@@ -25,6 +25,7 @@ RECOGNISED = {
     "styles.py:Bare": ".permute(",
     "own_layers.py:OfMaps": "call.query.swapaxes(1, 2)[..., None]",
     "styles.py:Grid": "call.query[:, :, None]",
+    "along_one_axis.py:AlongFrames": "return result[:, :, 0]",
     "styles.py:OnlyMatrices": "for query in call.query]",
     "styles.py:Normed": 'layer.set_submodule("norm", torch.nn.Identity())',
     "functions_of_weights.py:lists": "for head in range(call.num_heads)]",

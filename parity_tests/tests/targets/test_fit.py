@@ -31,7 +31,9 @@ RIGHT = {
     "styles.py:Bare": "W_Q, W_K, W_V, W_O with an axis of heads",
     "styles.py:Lazy": "W_q, W_k, W_v, W_o as Linears",
     "styles.py:Grid": "(N, height, width, E)",
-    "styles.py:Stacked": "c_q, c_kv, c_proj as Linears; (1, N, L, E)",
+    "along_one_axis.py:AlongFrames": "(N, L, columns, E)",
+    "along_one_axis.py:FramesToFrames": "(N, L, columns, E); `q` the query, `kv` the key",
+    "styles.py:Stacked": "c_q, c_kv, c_proj as Linears; (N, rows, L, E)",
     "styles.py:OnlyMatrices": "applied as X @ W; (L, E)",
     "styles.py:Normed": "`norm` taken out; the input that is added to the output taken off",
     "styles.py:MaskWanted": "`q` the query, `k` the key, `v` the value",
@@ -80,6 +82,7 @@ RIGHT = {
 }
 WRONG = [
     "styles.py:UnnamedLongestLoose", "styles.py:StackedUnscaled",
+    "along_one_axis.py:ScaledByWidth", "along_one_axis.py:MixedJoints",
     "without_counterpart.py:SlopesUnused",
     "without_counterpart.py:SharpensThreeInputs", "without_counterpart.py:SharpensByName",
     "functions_of_weights.py:stacked_crossed", "functions_of_weights.py:in_pairs_crossed",

@@ -37,3 +37,13 @@ def test_one_sample_without_its_axis_is_left_out_where_its_masks_raise_at_some_l
     assert ("not offered", "with `key_padding_mask` calls of other lengths raise") == (
         row.status, row.reason,
     )  # fmt: skip
+
+
+def test_one_sample_is_left_out_where_a_mask_gives_its_weights_an_axis() -> None:
+    """Documented of batches, it is right; and a wrong scale is found in batches all the same."""
+    verdict = check_subject(f"{FILE}:WithMaps", cases=60)
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
+    row = next(r for r in verdict.features if (r.axis, r.value) == ("layout", "unbatched"))
+    assert "with a mask, what comes with the output has shape (1, 1, 5, 5)" == row.reason
+    wrong = check_subject(f"{FILE}:WithMapsUnscaled", cases=60)
+    assert Outcome.FAIL == wrong.outcome

@@ -130,6 +130,13 @@ def _grid(rows: Array) -> Array:
     return rows.reshape(rows.shape[0], length // width, width, rows.shape[2])
 
 
+def _in_groups(rows: Array) -> Array:
+    """Return rows (N, L, E) as (N / C, C, L, E), where C > 1 unless there is but one sample."""
+    batch = rows.shape[0]
+    group = next((each for each in range(2, batch + 1) if batch % each == 0), 1)
+    return rows.reshape(batch // group, group, *rows.shape[1:])
+
+
 def _channels_first(rows: Array) -> Array:
     """Return rows (N, L, E) as (N, E, L)."""
     return np.ascontiguousarray(rows.swapaxes(1, 2))
@@ -151,7 +158,8 @@ def _each_first(rows: Array) -> Array:
 # many axes is made such rows again; that of first rows needs the sizes (`first_rows`).
 LAID: dict[str, Callable[[Array], Array]] = {
     "grid": _grid,
-    "stacked": lambda rows: rows[None],
+    "stacked": _in_groups,
+    "second_axis": lambda rows: np.ascontiguousarray(_in_groups(rows).swapaxes(1, 2)),
     "axial": lambda rows: np.ascontiguousarray(rows.swapaxes(0, 1)[:, :, None]),
     "map": lambda rows: np.ascontiguousarray(_grid(rows).transpose(0, 3, 1, 2)),
     "channels": _channels_first,
@@ -161,6 +169,10 @@ LAID: dict[str, Callable[[Array], Array]] = {
 BACK: dict[str, tuple[int, Callable[[Array], Array]]] = {
     "grid": (4, lambda a: a.reshape(a.shape[0], a.shape[1] * a.shape[2], a.shape[3])),
     "stacked": (4, lambda a: a.reshape(a.shape[0] * a.shape[1], *a.shape[2:])),
+    "second_axis": (
+        4,
+        lambda a: a.swapaxes(1, 2).reshape(a.shape[0] * a.shape[2], a.shape[1], a.shape[3]),
+    ),
     "axial": (4, lambda a: a[:, :, 0].swapaxes(0, 1)),
     "map": (4, lambda a: a.reshape(*a.shape[:2], a.shape[2] * a.shape[3]).swapaxes(1, 2)),
     "channels": (3, lambda a: a.swapaxes(1, 2)),

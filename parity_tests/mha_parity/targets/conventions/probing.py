@@ -72,6 +72,7 @@ def probe_offer(convention: Convention) -> None:
             convention.reasons[probe.axis, probe.value] = reasons[0]
     _only_batches(convention)
     find_masks(convention, failing)
+    _only_samples_with_masks(convention, failing)
     _leave_out_floats(convention)
     if not convention.hides_future:  # a switch of the rule was found
         convention.remarks = tuple(each for each in convention.remarks if each != CAUSAL)
@@ -219,6 +220,29 @@ def _only_batches(convention: Convention) -> None:
     held = convention.offer["layout"]
     if len(held) > 1 and held[0] == "unbatched" and not accepts(convention, plain).offered:
         convention.offer = convention.offer | {"layout": held[1:]}
+
+
+def _only_samples_with_masks(convention: Convention, failing: AbstractSet[tuple[str, str]]) -> None:
+    """Take one sample without its axis back where a mask that was found has no call beside it.
+
+    Its axis of samples makes one in the weights, or the call raises.
+    """
+    layout = convention.offer["layout"]
+    if convention.masks is None or "unbatched" not in layout[1:]:
+        return
+    if ("layout", "unbatched") in failing:
+        return
+    plain = _plain(convention).replace(layout="unbatched", batch=1)
+    weights = convention.offer["weights"][-1]
+    for axis in ("attn", "padding"):
+        for value in convention.offer[axis]:
+            case = plain.replace(**{axis: value}, weights=weights)
+            if value in {"none", "causal"} or (shown := accepts(convention, case)).offered:
+                continue
+            kept = tuple(each for each in layout if each != "unbatched")
+            convention.offer = convention.offer | {"layout": kept}
+            convention.reasons["layout", "unbatched"] = f"with a mask, {shown.reason}"
+            return
 
 
 def accepts(convention: Convention, case: Case) -> ProbeResult:

@@ -16,10 +16,10 @@ from mha_parity.targets.conventions.optional_arguments import without_unread_pai
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
 from mha_parity.targets.fit.refine import (
+    along_one_axis,
     with_channels_permuted,
     with_keys,
     with_lengths,
-    with_one_stack,
     with_optional,
     with_samples,
 )
@@ -96,7 +96,7 @@ class SearchedCalls(InterpretedCalls):
             trials += search.trials
             if best is None:
                 continue
-            best = with_samples(with_one_stack(best, search), search)
+            best = with_samples(along_one_axis(best, search), search)
             best = with_channels_permuted(best, self.subject, Search(self.ask, dtype))
             if self.layers is not None and not best.exact:
                 self.layers.refuse_undecided(self.name)

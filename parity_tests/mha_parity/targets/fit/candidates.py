@@ -25,6 +25,7 @@ from mha_parity.targets.fit.documented_layout import (
 )
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
+    ALONG_ONE_AXIS,
     LAYOUTS,
     OF_CONVOLUTIONS,
     OF_HEADS,
@@ -62,8 +63,8 @@ if TYPE_CHECKING:
 # How the heads of a layer differ from torch's, by the sizes of its weights.
 FULL_WIDTH, ONE_KV_HEAD = "each as wide as the input", "one of keys and values for all"
 LISTS = frozenset({"ModuleList", "ModuleDict", "Sequential"})  # hold the heads of an attention
-# The stacked one is tried where the grid is answered (`with_one_stack`): it has as many axes.
-TRIED_FIRST = tuple(each for each in LAYOUTS if each[1] != "stacked")
+# Along one axis of positions is tried where the grid is answered (`along_one_axis`).
+TRIED_FIRST = tuple(each for each in LAYOUTS if each[1] not in ALONG_ONE_AXIS)
 # Along the rows of a table, and of a first row to all: self-attention.
 OF_ONE_INPUT = frozenset({"axial", "first_row"})
 # Arrangements in which the input may be added to the output.

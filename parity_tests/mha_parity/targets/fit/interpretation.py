@@ -30,7 +30,8 @@ LAYOUTS = {
     ("batch_first", "rows_of_heads"): "(N, L, H, D)",
     ("batch_first", "channels_of_heads"): "(N, D, H, L)",
     ("batch_first", "grid"): "(N, height, width, E)",
-    ("batch_first", "stacked"): "(1, N, L, E)",
+    ("batch_first", "stacked"): "(N, rows, L, E)",
+    ("batch_first", "second_axis"): "(N, L, columns, E)",
     ("sequence_first", "axial"): "(L, columns, N, E)",
     ("unbatched", "columns"): "(E, L)",
     ("batch_first", "map"): "(N, E, height, width)",
@@ -42,6 +43,7 @@ LAYOUTS = {
 # Of heads, only where nothing projects: which axes of (N, L, H, D) change their places.
 SWAPPED = {"heads": (1, 2), "rows_of_heads": (1, 1), "channels_of_heads": (1, 3)}
 OF_HEADS = frozenset(SWAPPED)
+ALONG_ONE_AXIS = ("stacked", "second_axis")  # of the positions that a grid has
 OWN_CHANNELS = {
     "by_head": "each head projects its own D channels, by weights of its own",
     "shared": "each head projects its own D channels, all by the same weights",

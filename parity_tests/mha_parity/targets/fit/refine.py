@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.fillers import FILLERS
+from mha_parity.targets.fit.interpretation import ALONG_ONE_AXIS
 from mha_parity.targets.fit.roles import is_no_input, may_be_keys
 from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search, trial_problem
 from mha_parity.targets.fit.weight_arguments import weight_readings
@@ -47,21 +49,24 @@ VALUES = {
 TORCHS_NAMES = frozenset({"in_proj_weight", "q_proj_weight"})  # weights that torch's layer has too
 
 
-def with_one_stack(best: InterpretationResult, search: Search) -> InterpretationResult:
-    """Return the fit to inputs (1, N, L, E) where a grid of positions is answered, and fits less.
+def along_one_axis(best: InterpretationResult, search: Search) -> InterpretationResult:
+    """Return the fit along one axis of a grid of positions, where the grid itself fits less.
 
-    Layers of graphs and of blocks attend along the last axis of positions alone.
+    Layers of graphs and of blocks attend along the last axis of positions alone, and layers of
+    videos and of bodies' joints along the first.
     """
-    if best.exact:
+    if best.exact and best.interpretation.arrangement != "grid":
         return best
     grids = [
         each.interpretation
         for each in search.trials
         if each.interpretation.arrangement == "grid" and not each.raised
     ]
-    found = [best]
-    for how in grids:
-        found.append(search.tried(replace(how, arrangement="stacked")))
+    # Of a prime number of positions a grid is a single column, along which each of them attends.
+    found = [] if best.exact and grids else [best]
+    planes = Search(search.ask, search.dtype, base=SMALL.replace(queries=6, keys=8))
+    for how, arrangement in itertools.product(grids, ("grid", *ALONG_ONE_AXIS)):
+        found.append(planes.tried(replace(how, arrangement=arrangement)))
         if found[-1].exact:
             return found[-1]
     return max(found, key=lambda each: round(each.correlation, 6))

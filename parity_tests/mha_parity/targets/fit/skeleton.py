@@ -41,7 +41,10 @@ SIZES = {
     "packed_vector": "np.zeros(3 * call.embed_dim)",
 }  # fmt: skip
 # How (N, L, E) gets a further axis, and loses it.
-MORE_AXES = {"grid": ("[:, :, None]", "[:, :, 0]"), "stacked": ("[None]", "[0]")}
+MORE_AXES = {
+    **dict.fromkeys(("grid", "second_axis"), ("[:, :, None]", "[:, :, 0]")),
+    "stacked": ("[None]", "[0]"),
+}
 WEIGHTS = "result[1]"
 WEIGHTS = "result[1]"
 
