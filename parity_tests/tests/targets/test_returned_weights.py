@@ -9,12 +9,14 @@ import pytest
 
 from mha_parity.core.case import parse
 from mha_parity.core.verdict import Outcome
+from mha_parity.targets.conventions.documented_weights import documented_weights
 from mha_parity.targets.conventions.returned_weights import weights_switches
 from subject_checks import checks_of
 
 FILE = "weights_on_request.py"
 judged = checks_of(FILE, cases=40, dtypes=("float64",))
 judged_scores = checks_of("returned_scores.py", cases=40, dtypes=("float64",))
+judged_axes = checks_of("documented_weights.py", cases=40, dtypes=("float64",))
 
 
 @pytest.mark.parametrize("name", ["OnRequest", "TwoAxes"])
@@ -117,3 +119,46 @@ def test_one_sample_without_its_axis_is_tried_with_weights_too() -> None:
     (row,) = (r for r in verdict.features if (r.axis, r.value) == ("layout", "unbatched"))
     assert "what comes with the output has shape (1, 5, 2, 5)" == row.reason
     assert any("per_head" == each.value and each.cases for each in verdict.features)
+
+
+@pytest.mark.parametrize(
+    ("target", "axes"), [("HeadsFirst", "(H, N, L, S)"), ("KeysFirst", "(H, N, S, L)")]
+)
+def test_weights_are_read_with_the_axes_that_are_documented(target: str, axes: str) -> None:
+    """They are judged, and a note says how they were read."""
+    verdict = judged_axes(target)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert [each for each in verdict.notes if f"their documented axes, {axes}" in each]
+    assert {row.value for row in verdict.features if row.axis == "weights" and row.cases} >= {
+        "per_head"
+    }
+
+
+@pytest.mark.parametrize("target", ["HeadsFirstHalved", "KeysFirstUndocumented"])
+def test_weights_that_are_not_as_documented_fail(target: str) -> None:
+    """Other values fail, and so does a shape that is neither torch's nor the documented one."""
+    verdict = judged_axes(target)
+    assert {"weights"} == {each.check_result.check for each in verdict.failures}
+
+
+@pytest.mark.parametrize(
+    ("text", "axes"),
+    [
+        ("weights (N, H, L, S)", ""),
+        ("attn: (B, L, H, S)", "NLHS"),
+        ("return_weights: also return (heads, batch, L, S).", "HNLS"),
+        ("weights [batch, num_heads, key_len, query_len]", "NHSL"),
+        ("attention maps (N, T, T, heads)", "NLSH"),
+        ("weights (H, B, N, N)", "HNLS"),
+        ("mask of shape (H, N, L, S)", ""),
+        ("weights (H, N, L, S), averaged weights (N, H, L, S)", ""),
+        ("weights (H, N, L)", ""),
+    ],
+)
+def test_axes_are_read_from_documentation(text: str, axes: str) -> None:
+    """Each of four axes once, of weights, and not as torch has them."""
+
+    def documented() -> None: ...
+
+    documented.__doc__ = text
+    assert axes == documented_weights(documented)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from inspect import Parameter as Kind
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,12 +17,13 @@ from mha_parity.core.target_facts import TargetFacts
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import library as library_named
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.calls import Arguments, Call
+from mha_parity.targets.conventions.calls import Arguments, Call, with_arguments
 from mha_parity.targets.conventions.canonical_layout import (
     canonical,
     canonical_weights,
     split_result,
 )
+from mha_parity.targets.conventions.documented_weights import documented_weights, in_torchs_order
 from mha_parity.targets.conventions.log_sum_exp import LogSumExp
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
@@ -210,6 +210,11 @@ class Convention(ABC):
         called = parameters.of_callable(entry, skip_self=owner is not None, owner=owner)
         return () if entry is self.subject else parameters.of_callable(self.subject), called
 
+    @cached_property
+    def weights_axes(self) -> str:
+        """The documented axes of returned weights that differ from torch's, as "HNLS"."""
+        return documented_weights(self.subject)
+
     @property
     def call_parameters(self) -> Sequence[inspect.Parameter]:
         """The parameters of the call."""
@@ -247,18 +252,8 @@ class Convention(ABC):
         values = self._mask_values(arguments.problem, "call.")
         if not values:
             return call
-        named = self._named[1]
-        places = {each.name: place for place, each in enumerate(named)}
-        args, kwargs = list(call.args), dict(call.kwargs)
-        for name, passed in sorted(values.items(), key=lambda each: places[each[0]]):
-            array, place = arguments.mask(name, passed), places[name]
-            if named[place].kind is Kind.POSITIONAL_ONLY:
-                args += [each.default for each in named[len(args) : place + 1]]
-            if place < len(args):
-                args[place] = array
-            else:
-                kwargs[name] = array
-        return replace(call, args=tuple(args), kwargs=kwargs, given=tuple(arguments.given))
+        given = {name: arguments.mask(name, passed) for name, passed in values.items()}
+        return replace(with_arguments(call, self._named[1], given), given=tuple(arguments.given))
 
     def switches(self, problem: Problem) -> dict[str, Any]:
         """Return the causal switches that the constructor gets for a problem."""
@@ -390,6 +385,8 @@ class Convention(ABC):
         self.record(call)
         said = self.remarks = tuple(dict.fromkeys((*self.remarks, *call.remarks)))
         answer = replace(self.answer(problem, result), parameters=self.passed, remarks=said)
+        if self.weights_axes:
+            answer = in_torchs_order(problem, answer, self.weights_axes)
         if self.log_sum_exp is not None:
             answer = replace(answer, log_sum_exp=self.log_sum_exp.read(problem, result))
         return answer if call.pull is None else replace(answer, gradients=call.pull(result))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from inspect import Parameter as Kind
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,23 @@ def as_they_stand(*, on: bool) -> Iterator[None]:
         yield
     finally:
         _as_they_stand.reset(token)
+
+
+def with_arguments(
+    call: Call, named: Sequence[inspect.Parameter], given: Mapping[str, Any]
+) -> Call:
+    """Return the call with further arguments, by the names of its parameters ``named``."""
+    places = {each.name: place for place, each in enumerate(named)}
+    args, kwargs = list(call.args), dict(call.kwargs)
+    for name, value in sorted(given.items(), key=lambda each: places[each[0]]):
+        place = places[name]
+        if named[place].kind is Kind.POSITIONAL_ONLY:
+            args += [each.default for each in named[len(args) : place + 1]]
+        if place < len(args):
+            args[place] = value
+        else:
+            kwargs[name] = value
+    return replace(call, args=tuple(args), kwargs=kwargs)
 
 
 class Arguments:
