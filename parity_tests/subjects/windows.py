@@ -70,6 +70,28 @@ def by_sides(q, k, v, window_size=(-1, -1)):
     return attend(q, k, v, keep & ((-behind(q, k) <= right) | torch.tensor(right < 0)))
 
 
+def within_radius(q, k, v, radius: int = 4):
+    """Right: keys up to a distance on either side, which is short by default."""
+    return attend(q, k, v, behind(q, k).abs() <= radius)
+
+
+def in_bands(q, k, v, radius):
+    """Right for one length: q, k, v: (N, H, T, D). Keys behind the T of q are left out."""
+    length = q.shape[-2]
+    shown = k[..., :length, :], v[..., :length, :]
+    return within_radius(q, *shown, radius)
+
+
+def in_wrong_bands(q, k, v, radius):
+    """Wrong: scores are too large. It takes q, k and v of shape (N, H, T, D)."""
+    return in_bands(2 * q, k, v, radius)
+
+
+def in_any_bands(q, k, v, radius):
+    """Right for all lengths, though it says q/k/v: (N, H, T, D)."""
+    return within_radius(q, k, v, radius)
+
+
 def sides_exchanged_from_31(q, k, v, window_size=(-1, -1)):
     """Wrong: where the left side is longer than 31, the sides are exchanged."""
     left, right = window_size

@@ -54,7 +54,7 @@ OTHER_SEQUENCE = "it is right with the rows of another sequence before it"
 STALE = "it sees rows of the sequence before this one"
 OTHER_SAMPLES = "it is right with the rows of other samples before it"
 FORGETS = "it sees no row of the calls before the last one"
-UNSEEN = "it does not see row"
+UNSEEN = "does not see row"
 FORGOTTEN = "of a sequence, by an object that was made to forget the one before"
 # Remarks without numbers: each is said once, in however many cases it is made.
 ANEW = "Two new rows in one call begin a sequence of their own: pass one row at a time."
@@ -191,14 +191,13 @@ class CachedSequences:
                 yield f"{NAME}: {said} in the first rows {FORGOTTEN}."
 
     def rows_together(self) -> Iterator[str]:
-        """Yield that a causal layer answers two rows of one call otherwise.
+        """Yield that two rows of one call are answered otherwise than in the whole.
 
-        That they see each other, or begin a sequence of their own, is a remark: many layers take
-        one row alone with a cache. Rows of the cache that the first of them does not see are a
-        finding.
+        That they see each other in a causal layer, or begin a sequence of their own, is a remark:
+        many layers take one row alone with a cache. Rows of the cache that the first of them does
+        not see are a finding.
         """
-        if not (self.bound.hides_future or self.sequences[0].is_causal):
-            return
+        causal = self.bound.hides_future or self.sequences[0].is_causal
         with contextlib.suppress(CandidateError):
             whole = rows(self.sequences[0], 0, self.begin + 2)
             output, expected = self._together(whole), self.bound(whole).output[:, self.begin :]
@@ -222,12 +221,12 @@ class CachedSequences:
                 )
                 yield (
                     f"{NAME}: {said} in two new rows of one call, asked with the cache of those "
-                    f"before them: {_unseen(unseen)}."
+                    f"before them: row {self.begin} {_unseen(unseen)}."
                 )
                 return
             other = self._together(_changed(whole, self.begin + 1))
             sees_next = not equal_up_to_rounding(first, other[:, :1])
-            yield REMARK + (TOGETHER if sees_next else NOT_TOGETHER)
+            yield REMARK + (TOGETHER if sees_next and causal else NOT_TOGETHER)
 
     def _together(self, whole: Problem) -> Array:
         """Return the answer to the last two rows in one call, with the cache of those before."""
@@ -273,7 +272,7 @@ class CachedSequences:
             return ""
         if before > self.begin and unseen and unseen == list(range(before - 1)):
             return f": {FORGETS}"
-        return f": {_unseen(unseen)}" if unseen else ""
+        return f": it {_unseen(unseen)}" if unseen else ""
 
     def _sees(self, place: int, before: int, row: int, output: Array) -> bool:
         """Return whether another row before it changes the answer to a row."""

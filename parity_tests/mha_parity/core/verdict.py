@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.features import SQUARE, UNMASKED, label
+from mha_parity.core.features import ONE_ROW, SQUARE, UNMASKED, label
 from mha_parity.core.parameters import NO_ANSWER, ONE_SAMPLE, Role, Status
 
 if TYPE_CHECKING:
@@ -302,10 +302,12 @@ class Verdict:
                 if p.status is status and not p.is_untried and p.role is not Role.PART
             )
             said += f"; parameters {status.value}: {', '.join(names)}" if names else ""
-        for limit in (SQUARE, UNMASKED):
-            names = dict.fromkeys(p.name for p in self.parameters if limit in p.meaning)
-            said += f"; passed {limit}: {', '.join(names)}" if names else ""
-        return said
+        limited: dict[str, dict[str, None]] = {}
+        for p in self.parameters:
+            limits = " and ".join(x for x in (SQUARE, UNMASKED, ONE_ROW) if x in p.meaning)
+            limited.setdefault(limits, {})[p.name] = None
+        limited.pop("", None)
+        return said + "".join(f"; passed {x}: {', '.join(of)}" for x, of in limited.items())
 
     @property
     def _raising_dtypes(self) -> str:

@@ -17,8 +17,11 @@ from mha_parity.targets.definitions import execute
 from mha_parity.targets.left_out import LeftOut, keep
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+# Names that a cell defines or sets at its first level.
+SET = re.compile(r"^(?:(?:class|(?:async\s+)?def)\s+)?(\w+)\s*(?:[(:]|=(?!=))", re.MULTILINE)
 HELP = re.compile(r"[\w.]+\?{1,2}")  # `name?` and `name??` show the documentation and the source
 
 
@@ -26,16 +29,33 @@ def load_notebook(path: Path, name: str) -> ModuleType:
     """Execute the imports, definitions and constants of a notebook and return them as a module.
 
     The module keeps what was left out, and where it stands. A cell that is no Python (a shell or
-    cell magic) is left out whole.
+    cell magic, or one that a notebook does not execute either) is left out whole.
     """
     made = ModuleType(name)
     made.__file__ = str(path)
     left_out = LeftOut()
     keep(made, left_out)
     sys.modules[name] = made
-    for number, text in enumerate(map(cell_python, code_cells(path)), start=1):
-        execute(text, f"{path.name}[cell {number}]", f"cell {number}", vars(made), left_out)
+    invalid: list[str] = []
+    for number, (text, error) in enumerate(python_cells(path), start=1):
+        if error is None:
+            execute(text, f"{path.name}[cell {number}]", f"cell {number}", vars(made), left_out)
+            continue
+        at = f"cell {number}, line {error.lineno or 1}, is no valid Python: {error.msg}"
+        left_out.names |= dict.fromkeys(SET.findall(text), at)
+        invalid.append(at)
+    if invalid:
+        left_out.why = f"{'; '.join(invalid)}; a notebook executes none of it, and it was left out."
     return made
+
+
+def python_cells(path: Path) -> Iterator[tuple[str, SyntaxError | None]]:
+    """Yield the Python of each code cell; one that is none as it is written, and why not."""
+    for cell in code_cells(path):
+        try:
+            yield cell_python(cell), None
+        except SyntaxError as error:
+            yield cell, error
 
 
 def code_cells(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TypeAlias
 
-from mha_parity.targets.notebook import cell_python, code_cells
+from mha_parity.targets.notebook import python_cells
 
 ATTENTION = re.compile(r"attention|attn|mha|sdpa|head", re.IGNORECASE)
 WHOLE = re.compile(r"attention|attn|mha|sdpa|multi_?head", re.IGNORECASE)  # not one head of it
@@ -31,7 +31,9 @@ def public_names(path: Path) -> list[str]:
 def _definitions(path: Path) -> list[Definition]:
     is_notebook = path.suffix == ".ipynb"
     texts = (
-        map(cell_python, code_cells(path)) if is_notebook else [path.read_text(encoding="utf-8")]
+        [text for text, error in python_cells(path) if error is None]
+        if is_notebook
+        else [path.read_text(encoding="utf-8")]
     )
     body = ast.parse("\n".join(texts), path.name).body
     found = (each for each in body if isinstance(each, KINDS))

@@ -47,6 +47,7 @@ BEFORE = "of w, row i sees the keys i - w + 1 to i"
             {"window": "of w, row i sees the keys i - w to i, with the causal rule alone"},
         ),
         ("short_by_default", {"window": BEFORE}),
+        ("within_radius", {"radius": f"of w, row i sees the keys i - w to i + w, {SQUARE}"}),
         ("masked", {"window": f"of w, row i sees the keys i - w + 1 to i + w - 1, {SQUARE}"}),
         ("OfHalves", {"attention_window": "of w, row i sees the keys i - w // 2 to i + w // 2"}),
         ("OfConfiguration", {"sliding_window": BEFORE}),

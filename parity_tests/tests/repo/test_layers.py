@@ -7,6 +7,7 @@ packages that an import of a submodule runs.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ def wide_imports(graph: dict[str, set[str]], most: int = MOST_IMPORTED) -> list[
     return [f"{name} imports {n} modules" for name, n in counts.items() if n > most]
 
 
+@cache  # parsing all modules takes seconds
 def harness() -> dict[str, set[str]]:
     """Return the import graph of the harness, without what the package itself loads late."""
     graph = import_graph(sources(PACKAGE))

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.load import load
 from mha_parity.targets.notebook import cell_python
+from mha_parity.targets.unnamed import public_names
 from subject_checks import check_subject
 
 if TYPE_CHECKING:
@@ -38,6 +42,19 @@ CELLS = {
 }
 
 
+def write(path: Path, *cells: str) -> None:
+    """Write a notebook of these code cells."""
+    made: list[dict[str, object]] = [
+        {
+            "cell_type": "code", "id": f"a{number}", "metadata": {}, "outputs": [],
+            "execution_count": None, "source": source,
+        }
+        for number, source in enumerate(cells)
+    ]  # fmt: skip
+    book = {"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(book), "utf-8")
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_only_what_speaks_to_the_notebook_goes(kind: str) -> None:
     """A line that a bracket, a text or a backslash goes on in is Python's, as IPython has it."""
@@ -57,14 +74,25 @@ def test_a_cell_of_another_language_is_empty() -> None:
 
 def test_a_function_is_judged_as_it_stands_in_the_notebook(tmp_path: Path) -> None:
     """Wrong from three heads on by a line that begins with %: it fails in the notebook, too."""
-    cell: dict[str, object] = {
-        "cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": None,
-        "source": ATTENTION,
-    }  # fmt: skip
-    book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    (tmp_path / "a.ipynb").write_text(json.dumps(book), "utf-8")
+    write(tmp_path / "a.ipynb", ATTENTION)
     (tmp_path / "a.py").write_text(ATTENTION, "utf-8")
     verdicts = [
         check_subject(f"{tmp_path}/a.{kind}:attention", cases=40) for kind in ("ipynb", "py")
     ]
     assert verdicts[0].failed == verdicts[1].failed > 0
+
+
+def test_a_cell_that_is_no_python_is_left_out_and_said(tmp_path: Path) -> None:
+    """The notebook executes none of it either; a target that it would define is refused."""
+    book = tmp_path / "a.ipynb"
+    right = ATTENTION.replace("    q = q[:, order]\n", "")
+    write(
+        book, "NOT AGAIN (it takes an hour)\nmodel.train()", right, "def other(q, k, v:\n    pass"
+    )
+    verdict = check_subject(f"{book}:attention", cases=40)
+    assert Outcome.PASS == verdict.outcome, verdict
+    said = "cell 3, line 1, is no valid Python: '(' was never closed; a notebook executes none"
+    assert [note for note in verdict.notes if said in note]
+    with pytest.raises(TargetError, match=r"'other' was left out \(cell 3, line 1, is no valid Py"):
+        load(f"{book}:other")
+    assert ["attention"] == public_names(book)

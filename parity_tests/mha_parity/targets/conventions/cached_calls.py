@@ -20,7 +20,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
-from mha_parity.core.features import UNMASKED
+from mha_parity.core.features import ONE_ROW, UNMASKED
 from mha_parity.core.parameters import Role
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import attributed
@@ -145,7 +145,7 @@ def use_cache_of(bound: Convention) -> None:
     bound.cache = find_cache(bound, raised)
     if bound.cache is not None:
         masks = {*bound.offer["padding"], *bound.offer["attn"]} - {"none", "causal"}
-        limit = f", {UNMASKED}" if masks else ""
+        limit = f", {UNMASKED}" * bool(masks) + f", {ONE_ROW}" * _takes_one_row(bound, bound.cache)
         bound.meanings |= {key: said + limit for key, said in bound.cache.meanings.items()}
     elif raised:
         bound.remarks = (*bound.remarks, f"its cache was not judged: {raised[0]}.")
@@ -170,6 +170,22 @@ def find_cache(bound: Convention, raised: list[str]) -> CacheUse | None:
                     return found
                 nearest = nearest or found
     return nearest
+
+
+def _takes_one_row(bound: Convention, use: CacheUse) -> bool:
+    """Return whether several new rows of a call are not those of the whole, or are refused."""
+    case = _small_case(bound)
+    if case is None:
+        return False
+    problem = make_problem(case)
+    try:
+        with attributed(bound.subject):
+            calls, whole = CachedCalls(bound, use), bound(problem).output
+            _, cache = calls.begin(rows(problem, 0, BEFORE))
+            output = calls.go_on(rows(problem, BEFORE, LENGTH), BEFORE, cache)[0].output
+    except CandidateError:
+        return True
+    return not equal_up_to_rounding(whole[:, BEFORE:], output)
 
 
 def _small_case(bound: Convention) -> Case | None:

@@ -54,7 +54,8 @@ _LEAVES = frozenset({
 _WHOLES = tuple("".join(order) for order in permutations(ROWS))
 # Of the keys that a row sees by their distance.
 WINDOW = re.compile(
-    r"^(?!.*(context|ctx|mask|bias))(?![qkvx]_).*window(_?(size|len(gth)?|width|left|right))?$"
+    r"^(?!.*(context|ctx|mask|bias))(?![qkvx]_).*window(_?(size|len(gth)?|width|left|right|radius))?$"
+    r"|^((attn|attention|local|band)_?)?radius$|^(attn|attention|local)_?band(_?width)?$"
 )
 
 
