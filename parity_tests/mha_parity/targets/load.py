@@ -20,7 +20,7 @@ from mha_parity.targets.left_out import of_module, require_unchanged
 from mha_parity.targets.methods import target_in
 from mha_parity.targets.modules import PREFIX, from_file
 from mha_parity.targets.onnx_model import SUFFIX, OnnxModel
-from mha_parity.targets.stand_ins import needed_by
+from mha_parity.targets.stand_ins import named_in, needed_by
 from mha_parity.targets.unnamed import SUFFIXES, likeliest, public_names
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType
 
 
 def _remedy(place: str, error: BaseException) -> str:
-    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    missing = error.name if isinstance(error, ModuleNotFoundError) else named_in(str(error))
     if missing == "tensorflow" and place.partition(".")[0] == "keras":
         return "set KERAS_BACKEND to a library that is installed: torch or jax"
     return f"install {missing}" if missing else "it should import without error"

@@ -53,6 +53,10 @@ class StandIn:
     def __init__(self, name: str) -> None:
         self.stands_for = name
 
+    def __repr__(self) -> str:
+        """Return what an exception should say of it."""
+        return f"<{self.stands_for}, which is not installed>"
+
     def __getattr__(self, name: str) -> StandIn:
         """Return the stand-in for an attribute."""
         if name.startswith("__"):
@@ -163,6 +167,12 @@ def imports_allowed() -> Iterator[None]:
     finally:
         StandIn.loading = False
         sys.meta_path.remove(_FINDER)
+
+
+def named_in(text: str) -> str:
+    """Return the missing library of which a text names a stand-in, "" where it names none."""
+    found = re.search(r"<(\w+)[\w.]*, which is not installed>", text)
+    return found[1] if found else ""
 
 
 def imported_in_name(subject: object) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load, stand_ins
 from subject_checks import check_subject
@@ -81,3 +82,16 @@ def test_a_package_means_its_own_module_where_it_has_it(tmp_path: Path) -> None:
     assert 3 == load.load(f"{folder / 'layer.py'}:f")(3)
     for name in ("sched", "sched.scores", "sched.layer"):
         del sys.modules[name]
+
+
+def test_a_missing_library_that_another_one_refuses_is_named(tmp_path: Path) -> None:
+    """An import that raises because of a stand-in says which library to install."""
+    (tmp_path / "registered.py").write_text(
+        "import nowhere_installed\n\n"
+        "if not isinstance(nowhere_installed.Module, type):\n"
+        "    raise TypeError(f'Expected a class, got {nowhere_installed.Module!r}.')\n",
+        encoding="utf-8",
+    )
+    said = r"got <nowhere_installed\.Module, which is not installed>.*; install nowhere_installed"
+    with pytest.raises(TargetError, match=said):
+        load.load(f"{tmp_path}/registered.py:attention")
