@@ -25,6 +25,7 @@ class TargetFacts:
     ``not_installed`` which libraries it imports that are missing, ``compiles`` whether its library
     compiles each operation for each size, ``wider_input`` whether its input is twice as wide as its
     one head, and ``zero_rows`` whether its documentation promises 0 in rows that see no key.
+    ``lost_trial`` says how a small call that should show how it is called ended its process.
     """
 
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class TargetFacts:
     compiles: bool = False
     wider_input: bool = False
     zero_rows: bool = False
+    lost_trial: str = ""
 
 
 NO_FACTS = TargetFacts()

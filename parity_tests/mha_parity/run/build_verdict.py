@@ -57,7 +57,9 @@ def build_verdict(
         Not one case was answered.
 
     """
-    summary.refuse_unanswered(target, candidate.convention, case_results)
+    summary.refuse_unanswered(
+        target, candidate.convention, case_results, candidate.facts.lost_trial
+    )
     facts = candidate.facts
     stopped = ended and len(case_results) < options.cases
     rows = summary.feature_rows(

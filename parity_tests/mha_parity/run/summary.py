@@ -286,8 +286,12 @@ def _sentences(case_results: Iterable[CaseResult], begins: str) -> list[str]:
     ]
 
 
-def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseResult]) -> None:
+def refuse_unanswered(
+    target: str, convention: str, case_results: Sequence[CaseResult], lost_trial: str = ""
+) -> None:
     """Raise where not one case was answered: of such a target there is nothing to judge.
+
+    ``lost_trial``: how a small call ended that should have shown how the target is called.
 
     Raises
     ------
@@ -304,10 +308,16 @@ def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseR
     first = next(each for each in tried if each.kind == said.most_common(1)[0][0])
     sentence = first.detail.partition("\n")[0]
     sentence = sentence.removeprefix(f"{NOT_CALLED}: ").removeprefix(f"{NOT_ASKED}: ")
+    none = f"none of {counted_cases(len(tried))} was answered, the first was {tried[0].case.id}"
+    if lost_trial:
+        raise TargetError(
+            f"{target} {NOT_CALLED}: of the small calls that show how it is called one "
+            f"{lost_trial}, and as {convention}, by its signature alone, it {sentence}; {none}; "
+            f"raise --timeout or --memory, or {ADAPTER}."
+        )
     raise TargetError(
-        f"{target} {NOT_CALLED} as {convention}: {sentence}; none of {counted_cases(len(tried))} "
-        f"was answered, the first was {tried[0].case.id}; it should answer some: mend that, name "
-        f"another --convention, or {ADAPTER}."
+        f"{target} {NOT_CALLED} as {convention}: {sentence}; {none}; it should answer some: mend "
+        f"that, name another --convention, or {ADAPTER}."
     )
 
 

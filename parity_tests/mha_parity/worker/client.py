@@ -13,8 +13,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, TargetError
-from mha_parity.targets.command import EXEC
+from mha_parity.core.candidate import Answer, CandidateError, TargetError
+from mha_parity.worker.losses import (
+    CRASHES_SHRINKING,
+    ProcessLosses,
+    failed_import,
+    joined,
+    lost_further,
+)
 from mha_parity.worker.messages import (
     PROTOCOL,
     Describe,
@@ -45,11 +51,6 @@ PRINTS_MUCH = "more than 1 MiB was printed over a case, which takes more time th
 MAX_PENDING = 64  # problems on their way at a time
 # Of a slow target fewer: a run that ends early waits for what is on its way.
 AHEAD = 1.0  # seconds of its work
-# Each loss costs the time-out or at least a start: after three no further case is asked.
-TIMEOUTS = 3
-CRASHES = 100
-CRASHES_IN_A_ROW = 5
-CRASHES_SHRINKING = 30
 
 
 def isolated(
@@ -90,6 +91,7 @@ class IsolatedCandidate(ProcessOwner):
         self._pending: deque[tuple[int, Problem]] = deque()
         self._results: dict[int, Answer | CandidateError] = {}
         self._ready: Ready | None = None
+        self._lost_trial = ""
         self._losses = ProcessLosses()
         self._further: Further | None = None  # what the process was doing last, if that is known
         self._lost_further: list[tuple[str, str]] = []  # of the case that is worked on
@@ -117,7 +119,9 @@ class IsolatedCandidate(ProcessOwner):
     @property
     def facts(self) -> TargetFacts:
         """Facts known about the target besides its offer."""
-        return self.ready().facts
+        facts = self.ready().facts
+        lost = self._lost_trial
+        return dataclasses.replace(facts, lost_trial=lost) if lost else facts
 
     @property
     def masks(self) -> MaskPlan | None:
@@ -159,7 +163,8 @@ class IsolatedCandidate(ProcessOwner):
         except WorkerLost as lost:
             if not self._setup.probe or not self._process.loaded:
                 self.close()
-                raise TargetError(_failed_import(self._setup.target, lost)) from None
+                raise TargetError(failed_import(self._setup.target, lost)) from None
+            self._lost_trial = str(lost)
             if lost.severity == "timeout":
                 self._losses.add(lost.severity)
             self._restart()
@@ -313,7 +318,7 @@ class IsolatedCandidate(ProcessOwner):
         Where a further call ended the process, the case is asked again, without that check.
         """
         if self._further is not None and self._further.check not in self._setup.left_out:
-            self._lost_further.append((lost.severity, _lost_further(self._further, lost)))
+            self._lost_further.append((lost.severity, lost_further(self._further, lost)))
             left_out = (*self._setup.left_out, self._further.check)
             self._setup = dataclasses.replace(self._setup, left_out=left_out)
             self._restart()
@@ -321,7 +326,7 @@ class IsolatedCandidate(ProcessOwner):
         self._lost_further = []
         number, problem = self._pending.popleft()
         waited = self._timeout if lost.severity == "timeout" else 0.0
-        error = CandidateError(lost.severity, str(lost), _joined("", lost.output), waited)
+        error = CandidateError(lost.severity, str(lost), joined("", lost.output), waited)
         self._results[number] = error
         # A relation compares with the answer to its case: without one it is not asked.
         while self._pending and self._pending[0][1].case is problem.case:
@@ -336,65 +341,11 @@ class IsolatedCandidate(ProcessOwner):
             self._results[self._pending.popleft()[0]] = self._losses.not_asked()
 
 
-@dataclasses.dataclass
-class ProcessLosses:
-    """How often the target's process was lost, and how often it may still be."""
-
-    timeouts_left: int = TIMEOUTS
-    crashes_left: int = CRASHES
-    crashes_in_a_row: int = 0
-    count: int = 0
-
-    def add(self, severity: str) -> None:
-        """Count a loss by a time-out or by a crash."""
-        self.count += 1
-        if severity == "timeout":
-            self.timeouts_left -= 1
-        else:
-            self.crashes_left -= 1
-            self.crashes_in_a_row += 1
-
-    @property
-    def too_many(self) -> bool:
-        """Whether no further case is asked."""
-        in_a_row = self.crashes_in_a_row >= CRASHES_IN_A_ROW
-        return in_a_row or self.timeouts_left <= 0 or self.crashes_left <= 0
-
-    def not_asked(self) -> CandidateError:
-        """Return what is said of the cases that are not asked."""
-        sentence = f"{NOT_ASKED}: the target's process was lost {self.count} times"
-        return CandidateError("inconclusive", sentence)
-
-
 def _with_output(message: Answer | Failed, printed: CapturedOutput) -> Answer | CandidateError:
     """Return what the worker sent, with what the candidate printed where that matters."""
     if isinstance(message, Failed):
-        detail = _joined(message.detail, printed.last)
+        detail = joined(message.detail, printed.last)
         return CandidateError(message.severity.value, message.sentence, detail)
     if printed.size < MUCH_OUTPUT:
         return message
     return dataclasses.replace(message, remarks=(*message.remarks, PRINTS_MUCH))
-
-
-def _joined(detail: str, output: str) -> str:
-    printed = f"It printed last:\n{output}" if output else ""
-    return "\n".join(part.rstrip() for part in (detail, printed) if part)
-
-
-def _lost_further(further: Further, lost: WorkerLost) -> str:
-    on = f" on {further.given}" if further.given else ""
-    sentence = f"{lost} in a further call{on}, made to check {further.check}"
-    after = "The case itself was answered, and no such call was made any more."
-    return _joined(f"{sentence}\n{after}", lost.output)
-
-
-def _failed_import(target: str, lost: WorkerLost) -> str:
-    if target.startswith(EXEC):
-        command = target.removeprefix(EXEC)
-        return f"got the command {command!r}, but it {lost}; it should answer the request `offer`."
-    last = lost.output.splitlines()[-1:] if lost.output else []
-    said = f", after printing {last[0]!r}" if last else ""
-    should = "it should import quietly"
-    if lost.severity == "timeout":
-        should = "move what takes long out of the module, or raise --timeout"
-    return f"got the target {target!r}, but importing it {lost}{said}; {should}."

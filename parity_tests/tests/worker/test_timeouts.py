@@ -14,7 +14,8 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run import summary
 from mha_parity.run.case_run import ANSWERED, CaseResult
 from mha_parity.run.check import check
-from mha_parity.worker.client import TIMEOUTS, isolated
+from mha_parity.worker.client import isolated
+from mha_parity.worker.losses import TIMEOUTS
 from subject_checks import SUBJECTS
 
 TIMEOUT = 1.5
