@@ -112,3 +112,57 @@ def with_weights(query, key, value, return_weights=False):
 def with_stale_weights(query, key, value, return_weights=False):
     """Wrong: the returned weights of a tile keep its own maximum; the output is right."""
     return _with_weights(query, key, value, return_weights, rescaled=False)
+
+
+def of_required_blocks(query, key, value, block_q, block_k):
+    return _attend(query, key, value, False, block_q, block_k)
+
+
+def of_letters(Q, K, V, Br, Bc):
+    return _attend(Q, K, V, False, Br, Bc)
+
+
+def of_chunks(q, k, v, chunk: int):
+    return _attend(q, k, v, False, chunk, chunk)
+
+
+def some_heads_at_a_time(q, k, v, head_chunk):
+    parts = (slice(first, first + head_chunk) for first in range(0, q.shape[1], head_chunk))
+    return np.concatenate([_attend(q[:, at], k[:, at], v[:, at], False, 16, 16) for at in parts], 1)
+
+
+def within_required_blocks(q, k, v, block_size: int):
+    """Right of blocks: a row sees the keys of its own one."""
+    out = np.empty((*q.shape[:3], v.shape[-1]), q.dtype)
+    for first in range(0, q.shape[2], block_size):
+        at = slice(first, first + block_size)
+        out[:, :, at] = _attend(q[:, :, at], k[:, :, at], v[:, :, at], False, 16, 16)
+    return out
+
+
+def not_rescaled(q, k, v, block_k: int):
+    """Wrong: each tile has a maximum of its own."""
+    mixed, norm = 0.0, 0.0
+    for first in range(0, k.shape[2], block_k):
+        scores = q @ k[:, :, first : first + block_k].swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        exp = np.exp(scores - scores.max(-1, keepdims=True)).astype(q.dtype)
+        mixed = mixed + exp @ v[:, :, first : first + block_k]
+        norm = norm + exp.sum(-1, keepdims=True)
+    return mixed / norm
+
+
+def heads_left_out(q, k, v, heads_per_pass=4):
+    """Wrong: heads beyond a multiple of those of one pass stay 0."""
+    out = np.zeros((*q.shape[:3], v.shape[-1]), q.dtype)
+    for each in range(q.shape[1] // heads_per_pass or 1):
+        at = slice(each * heads_per_pass, (each + 1) * heads_per_pass)
+        out[:, at] = _attend(q[:, at], k[:, at], v[:, at], False, 16, 16)
+    return out
+
+
+n_heads = 4
+
+
+def heads_of_module_left_out(q, k, v):
+    """Wrong: the number of its module is that of one pass."""
+    return heads_left_out(q, k, v, n_heads)

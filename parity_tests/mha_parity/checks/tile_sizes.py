@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,11 +19,10 @@ from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.targets.conventions.cached_calls import with_values
-from mha_parity.targets.fit.names import snake_case
+from mha_parity.targets.fit.tile_names import may_be_of_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from inspect import Parameter
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
@@ -38,11 +36,6 @@ REMEDY = (
     "query sees none of its keys, count rows from the start of the whole, and keep the rest behind "
     "the last whole tile"
 )
-_TILES = re.compile(
-    r"(?!.*mask)(.*_)?(block|tile|chunk)s?(_(size|len|length|rows|m|n|q|k|kv|quer(y|ies)|keys?))?"
-    r"|(n|num)_(splits|chunks|tiles|parts)"
-)
-_TILES_BY_LETTER = re.compile(r"b_?(q|k|kv|r|c|m|n)")  # biases, where they are None by default
 # Of queries and of keys, with lengths that leave a rest; the longer ones for tiles of vectors.
 SIZES = ((4, 8), (8, 4), (3, 5), (5, 2), (32, 16), (16, 32))
 LENGTHS = ((13, 17), (70, 75))
@@ -81,15 +74,6 @@ def check_tile_sizes(bound: Convention, problem: Problem, number: int) -> Iterat
             yield (
                 f"{NAME}: with {said} {describe_difference(expected, found)} {_described(small)}."
             )
-
-
-def may_be_of_tiles(parameter: Parameter) -> bool:
-    """Return whether a parameter of a call is the size or the number of tiles by its name."""
-    name, default = snake_case(parameter.name), parameter.default
-    is_size = type(default) is int and default > 0
-    if is_size and _TILES_BY_LETTER.fullmatch(name):
-        return True
-    return (is_size or default is None) and _TILES.fullmatch(name) is not None
 
 
 def _small(

@@ -46,7 +46,9 @@ _OF_CALL: tuple[tuple[Role, str], ...] = (
 _INPUT = re.compile(
     r"^[xyqkv](_|[a-z]?$)|quer|^key|^val|input|^seq|context|memory|hidden|tokens?|src|source|enc"
 )
-_SIZE = re.compile(r"len|size|dim|width|n_embd|channels|features|num|max|^n_|block|ctx|window")
+_SIZE = re.compile(
+    r"len|size|dim|width|n_embd|channels|features|num|max|^n_|block|chunk|tile|ctx|window"
+)
 
 
 _KEPT = re.compile(r"(k|v|keys?|values?)_cache")

@@ -6,9 +6,10 @@ from inspect import Parameter
 
 import pytest
 
-from mha_parity.checks.tile_sizes import NAME, may_be_of_tiles
+from mha_parity.checks.tile_sizes import NAME
 from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Outcome
+from mha_parity.targets.fit.tile_names import may_be_of_tiles
 from subject_checks import checks_of
 
 judged = checks_of("tile_arguments.py", cases=60, dtypes=("float64",))
@@ -82,3 +83,40 @@ def test_tiles_are_found_by_name_and_default(name: str, default: object, expecte
     """A bias of queries is none, nor a switch."""
     parameter = Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default)
     assert expected == may_be_of_tiles(parameter)
+
+
+@pytest.mark.parametrize(
+    "name", ["of_required_blocks", "of_letters", "of_chunks", "some_heads_at_a_time"]
+)
+def test_a_kernel_that_has_to_be_told_its_tiles_is_told_them(name: str) -> None:
+    """Without a default it was refused: no call of it went through."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert "not tried" not in verdict.sentence
+    assert any(NAME == row.name and row.cases for row in verdict.checks)
+
+
+def test_blocks_in_which_rows_stay_are_passed_whole_and_said() -> None:
+    """Attention within blocks is no wrong kernel: with all keys in one it is torch's."""
+    verdict = judged("within_required_blocks")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert "passed as all keys: block_size" in verdict.sentence
+
+
+@pytest.mark.parametrize("name", ["not_rescaled", "heads_left_out", "heads_of_module_left_out"])
+def test_wrong_tiles_are_judged_as_they_are(name: str) -> None:
+    """Kills a tile of all keys, and a number of heads of one pass that is set to that of all."""
+    assert Outcome.FAIL == judged(name).outcome
+
+
+def test_names_of_tiles_without_a_default() -> None:
+    """`bq` may be a bias unless it is a whole number; `br` is none."""
+
+    def required(name: str, annotation: object = Parameter.empty) -> bool:
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        return may_be_of_tiles(Parameter(name, kind, annotation=annotation))
+
+    known = ("block_size", "tile", "BLOCK_M", "Br", "head_chunk", "heads_per_pass", "n_splits")
+    assert all(map(required, known))
+    assert required("bq", int)
+    assert not any(map(required, ("bq", "b_k", "n_heads", "mask_block", "q", "heads")))

@@ -58,6 +58,7 @@ class InterpretedCalls(InterpretedLayers):
     # Where the output stands in what is returned; elsewhere sizes may agree, and shapes not tell.
     place: int | None = None
     left_out: frozenset[str] = frozenset()  # inputs that calls of self-attention are made without
+    keeps_numbers = False  # of its module, which are no sizes of the arrays
     reset = ""  # the method of a layer that is called before each call
 
     @property
@@ -70,7 +71,7 @@ class InterpretedCalls(InterpretedLayers):
         """The numbers of its module that it reads in place of sizes of its own, by meaning."""
         made = self.how.construction
         if made is None:
-            return numbers_read(self.subject)
+            return {} if self.keeps_numbers else numbers_read(self.subject)
         return {} if made.has("heads", "head_dim", "width") else sizes_read(self.subject)
 
     def prepare(self, problem: Problem) -> Call:

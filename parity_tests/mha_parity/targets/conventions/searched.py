@@ -15,6 +15,7 @@ from mha_parity.targets.conventions.interpreted import InterpretedCalls
 from mha_parity.targets.conventions.optional_arguments import without_unread_pair
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
+from mha_parity.targets.fit.own_blocks import OWN_BLOCK, with_whole_blocks
 from mha_parity.targets.fit.refine import (
     along_one_axis,
     with_channels_permuted,
@@ -108,6 +109,8 @@ class SearchedCalls(InterpretedCalls):
             if taken:
                 self.trial_dtype = dtype
                 best = self._with_places(best, dtype)
+                self._keep_numbers(best, Search(self.ask, dtype))
+                best = self._with_blocks(best, dtype)
                 self._look_for_keys(best, search.trials)
                 search = Search(self.ask, dtype)
                 read = without_unread_pair(best.interpretation, self.ask, dtype)
@@ -117,6 +120,22 @@ class SearchedCalls(InterpretedCalls):
                 )
         refuse_lengths(self.ask, self.name, trials, DTYPES[0])
         raise TargetError(why_refused(self.name, self.layers, trials, self.subject))
+
+    def _keep_numbers(self, best: InterpretationResult, search: Search) -> None:
+        """Leave the numbers of its module as they are where arrays have an axis of heads.
+
+        A number of heads that are computed at a time may have a name of all of them.
+        """
+        if best.exact and best.interpretation.of_heads:
+            self.keeps_numbers = True
+            self.keeps_numbers = search.tried(best.interpretation).exact
+
+    def _with_blocks(self, best: InterpretationResult, dtype: str) -> InterpretationResult:
+        """Return the fit with blocks of all keys where rows see those of their own block alone."""
+        how = with_whole_blocks(best.interpretation, self.ask, dtype)
+        if how is not best.interpretation:
+            self.meanings |= {f"call.{name}": OWN_BLOCK for name in how.roles.tiles}
+        return replace(best, interpretation=how)
 
     def _with_places(self, best: InterpretationResult, dtype: str) -> InterpretationResult:
         """Return the fit with the places of the weights that a method of its own takes over.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.targets.fit import weights_by_name
-from mha_parity.targets.fit.names import WINDOW, is_weight, parts, snake_case
+from mha_parity.targets.fit.names import PART_OF_HEADS, WINDOW, is_weight, parts, snake_case
 
 if TYPE_CHECKING:
     import inspect
@@ -45,7 +45,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores
     # A size of parts of the computation: one with a default stays as it is.
-    (r"slice|chunk|tile|bucket", ("part", "one_row")),
+    (rf"slice|chunk|tile|bucket|{PART_OF_HEADS.pattern}", ("part", "one_row")),
     # Switches of positions, which torch's layer does not know, are no widths of embeddings.
     ((rf"flash|^(use|with|has|is|add)_({_POSITIONS})(_|$)"
       rf"|^({_POSITIONS})_?(pos\w*_?)?(emb|enc)"), ("off",)),

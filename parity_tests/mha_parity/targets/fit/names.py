@@ -52,6 +52,11 @@ _LEAVES = frozenset({
     "param", "parameters", "_parameters",
 })  # fmt: skip
 _WHOLES = tuple("".join(order) for order in permutations(ROWS))
+# Of as many heads as are computed at a time.
+PART_OF_HEADS = re.compile(
+    r"heads?_?per_?(pass|block|step|chunk|tile|slice|round|iter(ation)?|call|launch|program)"
+    r"|heads?_?(at_(once|a_time)|(block|chunk|tile|slice)(_?size)?)$|(block|chunk|tile|slice)_?heads?$"
+)
 # Of the keys that a row sees by their distance.
 WINDOW = re.compile(
     r"^(?!.*(context|ctx|mask|bias))(?![qkvx]_).*window(_?(size|len(gth)?|width|left|right|radius))?$"

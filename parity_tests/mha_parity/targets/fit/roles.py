@@ -16,6 +16,14 @@ from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads, wh
 from mha_parity.targets.fit.configurations import RecordingConfig
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
 from mha_parity.targets.fit.map_sizes import is_annotated, is_length, map_sizes
+from mha_parity.targets.fit.parameter_kinds import (
+    MATRIX,
+    counts_heads,
+    holder,
+    is_configuration,
+    is_input_of_heads,
+)
+from mha_parity.targets.fit.tile_names import TILE, is_required_tile
 from mha_parity.targets.fit.weight_arguments import (
     in_dictionary,
     in_order,
@@ -42,17 +50,10 @@ _VALUE = re.compile(r"^(x_?)?(v|val|values?)$")
 _KEY = re.compile(r"^(x_?)?(k|keys?)$")
 _LAST_QUERY = re.compile(r"(^|_)(q|query|queries)$")
 _LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
-_HEADS = re.compile(r"head|^n?h$|^nh")
-_INPUT_HEADS = re.compile(r"^(query|key|value)_heads$")
-# What a dictionary of all weights is called.
-PARAMS = re.compile(
-    r"^((\w+_)?(params?|parameters)|weights|theta|state|state_dict|sd|variables|p)$"
-)
 CONFIGURATION = "configuration"  # what an object with the sizes of a layer by name means
 RANDOM = "random"  # what a source of random numbers means
 FIRST_ROW = "zero"  # what the number of rows before those of a call means
 _FIRST_ROW = re.compile(r"^start_?pos(ition)?$|^(pos|offset|(cache|past)_(position|len|length))$")
-MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class ParameterAssignment:
     """Values that the parameters of a call get: inputs, weights, the number of heads, sizes, None.
 
     ``lengths`` get that of the queries, a window twice all keys, and ``ones`` 1, as a map's width.
+    ``tiles`` get ``tile``, or twice all keys where that is 0.
     ``always`` are masks that default to None, which no call may be without.
     ``packed`` is the parameter that gets several of the inputs, if one does.
     """
@@ -71,6 +73,8 @@ class ParameterAssignment:
     filler: str = "none"
     lengths: tuple[str, ...] = ()
     ones: tuple[str, ...] = ()
+    tiles: tuple[str, ...] = ()
+    tile: int = TILE
     always: tuple[str, ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
     packed: PackedInput | None = None
@@ -85,7 +89,7 @@ class ParameterAssignment:
     def filled(self) -> frozenset[str]:
         """The names of the parameters that inputs, weights and sizes take."""
         named = (name for name, _ in (*self.inputs, *self.weights, *self.sizes))
-        return frozenset((*named, self.heads, *self.lengths, *self.ones))
+        return frozenset((*named, self.heads, *self.lengths, *self.ones, *self.tiles))
 
     @property
     def has_many_heads(self) -> bool:
@@ -110,12 +114,14 @@ class ParameterAssignment:
         return filler_mask(self.filler, sizes, dtype)
 
     def of_lengths(self, queries: int, keys: int) -> dict[str, int]:
-        """Return what the parameters in ``lengths`` and ``ones`` get."""
+        """Return what the parameters in ``lengths``, ``ones`` and ``tiles`` get."""
         most = 2 * max(queries, keys)  # half of it may lie on either side
         given = {
             name: most if names.WINDOW.search(name.lower()) else queries for name in self.lengths
         }
-        return {**given, **dict.fromkeys(self.ones, 1)}
+        return {
+            **given, **dict.fromkeys(self.ones, 1), **dict.fromkeys(self.tiles, self.tile or most)
+        }  # fmt: skip
 
     @property
     def kv_heads(self) -> tuple[str, ...]:
@@ -126,12 +132,6 @@ class ParameterAssignment:
     def rows(self) -> tuple[str, ...]:
         """Which of query, key and value are arguments of their own."""
         return tuple(dict.fromkeys(role for _, role in self.inputs))
-
-
-def _is_input_of_heads(parameter: inspect.Parameter) -> bool:
-    """Return whether a parameter is an input with an axis of heads: `query_heads` of no int."""
-    given = parameter.default is parameter.empty and not is_annotated(parameter, int)
-    return given and bool(_INPUT_HEADS.search(parameter.name.lower()))
 
 
 def inputs_of_call(call: Any, *, skip_self: bool = False) -> tuple[tuple[str, str], ...]:
@@ -301,8 +301,8 @@ def function_roles(
     ``keys`` are strings that it reads, which may be those of a dictionary of weights, and
     ``unpacked`` names that may be those of a tuple of weights, or classes with such fields.
     """
-    config = [(p.name, CONFIGURATION) for p in named if _is_configuration(p)]
-    others = [p for p in named if not _is_configuration(p)]
+    config = [(p.name, CONFIGURATION) for p in named if is_configuration(p)]
+    others = [p for p in named if not is_configuration(p)]
     for roles in _of_others(others, keys, unpacked):
         yield replace(roles, sizes=(*roles.sizes, *config)) if config else roles
 
@@ -311,7 +311,7 @@ def _of_others(
     named: Sequence[inspect.Parameter], keys: Sequence[str], unpacked: Records
 ) -> Iterator[ParameterAssignment]:
     """Yield the same where no parameter is a configuration."""
-    params = _holder(named)
+    params = holder(named)
     if params is not None and (entries := [*in_dictionary(keys), *in_order(unpacked)]):
         for roles, held in product(
             _of_others([p for p in named if p is not params], (), ()), entries
@@ -321,16 +321,17 @@ def _of_others(
         if params.name != MATRIX:
             return
     required = [p for p in named if p.default is p.empty]
-    of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS and not _is_input_of_heads(p)]
-    number = next((p for p in named if p not in of_keys and _counts_heads(p)), None)
+    of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS and not is_input_of_heads(p)]
+    number = next((p for p in named if p not in of_keys and counts_heads(p)), None)
     drawn = [p for p in required if is_random_source(p.name)]
     sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number]
     sized += [*of_keys, *drawn]
-    weighed = [p for p in required if weight_parts(p.name) and p not in sized]
+    tiled = [p for p in required if is_required_tile(p)]
+    weighed = [p for p in required if weight_parts(p.name) and p not in (*sized, *tiled)]
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
     windows = whole_windows(rest)
-    sequences = [p for p in rest if p not in other and p.name not in windows]
+    sequences = [p for p in rest if p not in (*other, *tiled) and p.name not in windows]
     kept = parameters.kept_rows(other) if len(sequences) == 1 + len(weighed) == 1 else []
     sequences, other = [*sequences, *kept], [p for p in other if p not in kept]
     optional = [p for p in named if p.default is None and not is_no_input(p)]
@@ -356,7 +357,14 @@ def _of_others(
     for filler in FILLERS if none else FILLERS[:1]:
         for given, sizes in product(weight_readings([p.name for p in weighed]), chosen):
             yield ParameterAssignment(
-                found, given, heads, none, filler, sizes=sizes, lengths=tuple(sorted(windows))
+                found,
+                given,
+                heads,
+                none,
+                filler,
+                sizes=sizes,
+                lengths=tuple(sorted(windows)),
+                tiles=tuple(p.name for p in tiled if p not in other),
             )
 
 
@@ -369,29 +377,6 @@ _NEVER_INPUT = frozenset({
 })  # fmt: skip
 
 
-def _holder(named: Sequence[inspect.Parameter]) -> inspect.Parameter | None:
-    """Return the parameter that may hold all weights; `p=0.0` is a probability."""
-    kept = [p for p in named if p.default is p.empty or p.default is None]
-    held = (p for p in kept if PARAMS.search(p.name.lower()))
-    return next(held, next((p for p in kept if p.name == MATRIX), None))
-
-
-def _is_configuration(parameter: inspect.Parameter) -> bool:
-    """Return whether a required parameter is an object with sizes by its name, as `cfg`."""
-    wanted = parameter.default is parameter.empty
-    return wanted and parameters.role(parameter.name, "call") is Role.CONFIG
-
-
 def is_no_input(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter of a call is a mask, a switch or a cache by its name: no input."""
     return parameters.role(parameter.name, "call", parameter.default) in _NEVER_INPUT
-
-
-def _counts_heads(parameter: inspect.Parameter) -> bool:
-    """Return whether a parameter is the number of heads, by its name or its annotation."""
-    name = parameter.name.lower()
-    if _is_input_of_heads(parameter) or names.WINDOW.search(name):
-        return False
-    if _HEADS.search(name) and not re.search(r"dim|size|mask|weight", name):
-        return parameter.default is parameter.empty or isinstance(parameter.default, int)
-    return parameter.default is parameter.empty and is_annotated(parameter, int)

@@ -163,6 +163,7 @@ class Skeleton:
         values |= {name: self._write.of_argument(given) for name, given in roles.weights}
         values |= dict.fromkeys(roles.none, "None")
         values |= dict.fromkeys(roles.lengths, "call.query.shape[1]")
+        values |= dict.fromkeys(roles.tiles, str(roles.tile or 2**20))
         values |= dict.fromkeys(roles.ones, "1")
         values |= {roles.heads: "call.num_heads"} if roles.heads else {}
         values |= self._masks("call")
