@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
+from mha_parity.run.remarks import NO_GRADIENTS
 from mha_parity.targets.bind import bind
 from subject_checks import checks_of, load_subject
 
@@ -37,7 +38,10 @@ def test_a_layer_with_a_backward_is_asked_for_gradients(name: str, outcome: Outc
     """Without --grad, in every dtype: arrays that it allocated in float64 are rounded to that."""
     verdict = judged(name, grad=False, dtypes=(), cases=24)
     assert outcome is verdict.outcome
-    assert f"gradients were judged too: `{name}` has its own `backward`." in verdict.notes
+    assert (
+        f"gradients were judged too: `{name}` has its own `backward`; {NO_GRADIENTS}."
+        in verdict.notes
+    )
     dtypes = {row.value for row in verdict.features if row.axis == "dtype" and row.cases}
     assert {"float64", "float32", "float16"} == dtypes
 

@@ -90,10 +90,14 @@ class CallResult:
 
     @cached_property
     def off(self) -> Array:
-        """Which elements depart beyond rounding, (N, H, L, Dv)."""
+        """Which elements depart beyond rounding, (N, H, L, Dv).
+
+        None of a row that sees no key, for which targets have rules of their own.
+        """
         if self.found is None:
             return np.ones(self.expected.shape, dtype=bool)
-        return absolute_difference(self.expected, self.found) > WRONG * self.allowed
+        judged = ~self.problem.masked_rows().any(axis=1)[:, None, :, None]
+        return judged & (absolute_difference(self.expected, self.found) > WRONG * self.allowed)
 
     @property
     def largest_error(self) -> float:

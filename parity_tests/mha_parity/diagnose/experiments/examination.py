@@ -393,6 +393,6 @@ def _where(seen: Examination) -> str:
     ]
     spots = places(seen.wrong)
     text = contents(seen.wrong) if spots else ""
-    off = [f"off: {', '.join(spots)}" + (f", which is {text}" if text else "")] if spots else []
+    off = [f"off: {', '.join(spots)}" + (f", {text} there" if text else "")] if spots else []
     tried = sum(len(each.trials) for each in seen.scans)
     return "; ".join([*rules[:3], *off, f"{tried} calls at sizes from 1 on"])

@@ -25,6 +25,11 @@ AXES = ("gradients", "memory", "regime", "masked_rows", "weights", "scale", "lay
         "bias_kv", "out_proj", "bias", "padding", "attn")  # fmt: skip
 SMALL = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6,
          "kv_heads_count": 0, "v_head_dim": 0}  # fmt: skip
+# What a case has whose size of this name is not 0.
+WITHOUT = {
+    "kv_heads_count": "fewer key heads than query heads",
+    "v_head_dim": "a width of its own of V",
+}
 BEYOND = (1, 2, 3, 8)  # sizes above the one of a failing case that are tried too
 SEEDS = 8  # by which a mask may be passed as before
 MOVED = 3  # by which a size is changed that another may be compared with
@@ -78,9 +83,10 @@ class Needs:
     def _needs(self, caller: Caller, other: Case, simpler: Simpler, ruled: bool) -> bool:
         """Return whether another case has a feature too, and is not wrong without it.
 
-        A size that no rule fits is shared by those of the same size alone.
+        A size that no rule fits is shared by those of the same size alone, unless it is left out.
         """
-        if not ruled and any(getattr(other, name) != getattr(self.case, name) for name in simpler):
+        sizes = [name for name, size in simpler.items() if size]
+        if not ruled and any(getattr(other, name) != getattr(self.case, name) for name in sizes):
             return False
         if other.inputs == "self" and {"queries", "keys"} & simpler.keys():
             simpler = dict.fromkeys(("queries", "keys"), next(iter(simpler.values())))
@@ -166,7 +172,7 @@ def _steps(caller: Caller, case: Case) -> Iterator[tuple[str, Simpler]]:
             if name == "queries":
                 yield f"L = S = {case.queries}", {"queries": size, "keys": size}
             continue
-        yield f"{LETTERS[name]} = {getattr(case, name)}", {name: size}
+        yield WITHOUT.get(name, f"{LETTERS[name]} = {getattr(case, name)}"), {name: size}
 
 
 def _with_masks_alike(caller: Caller, case: Case, changed: Case) -> Case | None:
