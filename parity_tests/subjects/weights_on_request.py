@@ -73,7 +73,7 @@ class TwoAxes(OnRequest):
 
 
 class WrongByDefault(OnRequest):
-    """Wrong: by default half as much again comes out, with weights (N, L, S, H)."""
+    """Wrong: by default half as much again comes out, with weights whose heads stand last."""
 
     def forward(self, query, key, value, need_weights=True):
         """Return (output, weights or None)."""

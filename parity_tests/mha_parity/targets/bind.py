@@ -13,6 +13,7 @@ from mha_parity.targets import left_out
 from mha_parity.targets.attribution import raised_by
 from mha_parity.targets.callables import as_function, layer_inside
 from mha_parity.targets.conventions.crash_report import crash
+from mha_parity.targets.conventions.documented_weights import documented_weights
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import offer_unprobed, probe_offer
 from mha_parity.targets.fit.bypass import Bypass
@@ -71,6 +72,7 @@ def bind(
             bound = convention_of(kind, name, device, path, library, call=probe)
             bound.name, bound.bypass = label or bound.name, bypass
             bound.mask_meanings, bound.without = dict(masks), tuple(without)
+            bound.weights_axes = documented_weights(bound.subject)
             _check_names(bound)
             if not bound.states_offer:
                 (probe_offer if probe else offer_unprobed)(bound)

@@ -109,7 +109,9 @@ def _changed(node: ast.AST, module: ModuleType, seen: set[str]) -> Iterator[str]
             continue
         called = each.func
         if isinstance(called, ast.Attribute) and called.attr in _CHANGING:
-            yield _root(called)
+            root = _root(called)  # `np.append` is a function, which changes no module
+            if not isinstance(getattr(module, root, None), ModuleType):
+                yield root
         if isinstance(called, ast.Name) and called.id == "setattr" and each.args:
             yield _root(each.args[0])
         function = getattr(module, called.id, None) if isinstance(called, ast.Name) else None

@@ -88,7 +88,7 @@ def test_tiles_are_found_by_name_and_default(name: str, default: object, expecte
 @pytest.mark.parametrize(
     "name", ["of_required_blocks", "of_letters", "of_chunks", "some_heads_at_a_time"]
 )
-def test_a_kernel_that_has_to_be_told_its_tiles_is_told_them(name: str) -> None:
+def test_a_kernel_whose_tiles_have_no_default_is_passed_some(name: str) -> None:
     """Without a default it was refused: no call of it went through."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict

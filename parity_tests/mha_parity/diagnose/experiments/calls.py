@@ -96,8 +96,10 @@ class CallResult:
         """
         if self.found is None:
             return np.ones(self.expected.shape, dtype=bool)
-        judged = ~self.problem.masked_rows().any(axis=1)[:, None, :, None]
-        return judged & (absolute_difference(self.expected, self.found) > WRONG * self.allowed)
+        without_keys = np.asarray(self.problem.masked_rows().any(axis=1))[:, None, :, None]
+        return ~without_keys & (
+            absolute_difference(self.expected, self.found) > WRONG * self.allowed
+        )
 
     @property
     def largest_error(self) -> float:

@@ -21,9 +21,9 @@ from mha_parity.targets.conventions.calls import Arguments, Call, with_arguments
 from mha_parity.targets.conventions.canonical_layout import (
     canonical,
     canonical_weights,
+    in_torchs_order,
     split_result,
 )
-from mha_parity.targets.conventions.documented_weights import documented_weights, in_torchs_order
 from mha_parity.targets.conventions.log_sum_exp import LogSumExp
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
@@ -88,6 +88,7 @@ class Convention(ABC):
     of_one_length: bool = False  # an object takes calls of the length alone that it was built for
     of_one_batch: bool = False  # the same may hold of the number of samples
     bounds: frozenset[str] = frozenset()  # keys of sizes that are called after a window
+    weights_axes: str = ""  # those of returned weights by documentation, as "HNLS"; "" for torch's
     joins_heads: bool = False  # by a matrix of its own, which is filled with the identity
     # The parameters of the call that inputs, weights and sizes take: no masks.
     filled: frozenset[str] = frozenset()
@@ -209,11 +210,6 @@ class Convention(ABC):
         owner = self.subject if isinstance(self.subject, type) else None
         called = parameters.of_callable(entry, skip_self=owner is not None, owner=owner)
         return () if entry is self.subject else parameters.of_callable(self.subject), called
-
-    @cached_property
-    def weights_axes(self) -> str:
-        """The documented axes of returned weights that differ from torch's, as "HNLS"."""
-        return documented_weights(self.subject)
 
     @property
     def call_parameters(self) -> Sequence[inspect.Parameter]:

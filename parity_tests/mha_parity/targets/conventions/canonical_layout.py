@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem
+
+OF_WEIGHTS = "NHLS"  # the axes of torch's weights
+DOCUMENTED_AXES = (
+    "returned weights were read with their documented axes, ({}); torch's are (N, H, L, S)."
+)
 
 
 def split_result(result: Any) -> tuple[Any, Any]:
@@ -108,6 +114,21 @@ def canonical_weights(problem: Problem, weights: Any) -> Array | None:
         return array[:, None]
     # One head, unbatched, as a plain matrix.
     return array[None, None] if per_head and problem.num_heads == 1 and array.ndim == 2 else array
+
+
+def in_torchs_order(problem: Problem, answer: Answer, documented: str) -> Answer:
+    """Return an answer whose weights have the documented axes with torch's, and say it."""
+    averaged = problem.case.weights == "averaged"
+    axes, torchs = (each.replace("H" * averaged, "") for each in (documented, OF_WEIGHTS))
+    if problem.case.layout == "unbatched":  # which the one sample's axis was put in front of
+        axes = "N" + axes.replace("N", "")
+    sizes = dict(zip(OF_WEIGHTS, problem.weights_shape, strict=True))
+    weights = answer.weights
+    if weights is None or weights.shape != tuple(sizes[axis] for axis in axes):
+        return answer
+    ordered = weights.transpose([axes.index(axis) for axis in torchs])
+    said = DOCUMENTED_AXES.format(", ".join(documented))
+    return replace(answer, weights=ordered, remarks=tuple(dict.fromkeys((*answer.remarks, said))))
 
 
 def first_rows(problem: Problem, output: Array) -> Array:

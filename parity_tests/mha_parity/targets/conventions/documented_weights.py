@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES
+from mha_parity.targets.conventions.canonical_layout import OF_WEIGHTS
 from mha_parity.targets.fit.documented_layout import documented_sentences
 
-if TYPE_CHECKING:
-    from mha_parity.core.candidate import Answer
-    from mha_parity.core.problem import Problem
-
-TORCHS = "NHLS"
-SAID = "returned weights were read with their documented axes, ({}); torch's are (N, H, L, S)."
 # A switch too, as `return_weights`.
-_OF_WEIGHTS = re.compile(
+_SAYS_WEIGHTS = re.compile(
     r"(?:\b|_)(?:weights?|probs?|probabilities|attention|attn|maps?)\b", re.IGNORECASE
 )
 _TUPLE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
@@ -46,11 +40,11 @@ def documented_weights(subject: Any) -> str:
     found = {
         _axes(each[1].split(","))
         for sentence in documented_sentences(subject)
-        for said in [_OF_WEIGHTS.search(sentence)]
+        for said in [_SAYS_WEIGHTS.search(sentence)]
         if said
         for each in _TUPLE.finditer(sentence)
     } - {""}
-    return found.pop() if len(found) == 1 and TORCHS not in found else ""
+    return found.pop() if len(found) == 1 and OF_WEIGHTS not in found else ""
 
 
 def _axes(words: list[str]) -> str:
@@ -68,19 +62,4 @@ def _axes(words: list[str]) -> str:
         if axes.count(one) == 2 and other not in axes:
             axes[axes.index(one)], axes[axes.index(one, axes.index(one) + 1)] = "L", "S"
             break
-    return "".join(axes) if sorted(axes) == sorted(TORCHS) else ""
-
-
-def in_torchs_order(problem: Problem, answer: Answer, documented: str) -> Answer:
-    """Return an answer whose weights have the documented axes with torch's, and say it."""
-    averaged = problem.case.weights == "averaged"
-    axes, torchs = (each.replace("H" * averaged, "") for each in (documented, TORCHS))
-    if problem.case.layout == "unbatched":  # which the one sample's axis was put in front of
-        axes = "N" + axes.replace("N", "")
-    sizes = dict(zip(TORCHS, problem.weights_shape, strict=True))
-    weights = answer.weights
-    if weights is None or weights.shape != tuple(sizes[axis] for axis in axes):
-        return answer
-    ordered = weights.transpose([axes.index(axis) for axis in torchs])
-    said = SAID.format(", ".join(documented))
-    return replace(answer, weights=ordered, remarks=tuple(dict.fromkeys((*answer.remarks, said))))
+    return "".join(axes) if sorted(axes) == sorted(OF_WEIGHTS) else ""

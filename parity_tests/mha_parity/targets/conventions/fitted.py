@@ -42,7 +42,6 @@ from mha_parity.targets.conventions.self_causal import (
 )
 from mha_parity.targets.fit.argument_meanings import meanings
 from mha_parity.targets.fit.documented_layout import SAMPLES_FIRST, documents_samples_first
-from mha_parity.targets.fit.one_shape import OF_ONE_SHAPE, is_of_one_shape
 from mha_parity.targets.fit.refine import built_remarks
 from mha_parity.targets.fit.refusals import (
     refusal_without_counterpart,
@@ -356,10 +355,8 @@ class Fitted(SearchedCalls):
             self.meanings[f"constructor.{self.cross_switch}"] = OF_KEYS
         if UNLIKE_LENGTHS not in self.reasons:
             kept = tuple(each for each in offered if each == "self" or self._takes(case, each))
-            if kept != ("self",) and is_of_one_shape(
-                self.subject, self.how, self.ask, self.small_dtype
-            ):
-                kept, self.reasons["inputs", "cross"] = ("self",), OF_ONE_SHAPE
+            if kept != ("self",) and (reason := self.one_shape()):
+                kept, self.reasons["inputs", "cross"] = ("self",), reason
             # One of two inputs is a context of any length: to raise at others is no limit of it.
             alone = kept == ("self",) and len(self.how.roles.rows) == len(INPUTS)
             self.offer = self.offer | {"inputs": self._inputs_of_one_length() if alone else kept}

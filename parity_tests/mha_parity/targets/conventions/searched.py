@@ -15,6 +15,7 @@ from mha_parity.targets.conventions.interpreted import InterpretedCalls
 from mha_parity.targets.conventions.optional_arguments import without_unread_pair
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
+from mha_parity.targets.fit.one_shape import OF_ONE_SHAPE, is_of_one_shape
 from mha_parity.targets.fit.own_blocks import OWN_BLOCK, with_whole_blocks
 from mha_parity.targets.fit.refine import (
     along_one_axis,
@@ -120,6 +121,11 @@ class SearchedCalls(InterpretedCalls):
                 )
         refuse_lengths(self.ask, self.name, trials, DTYPES[0])
         raise TargetError(why_refused(self.name, self.layers, trials, self.subject))
+
+    def one_shape(self) -> str:
+        """Return why keys of other numbers than the queries are not asked, "" where they may be."""
+        alone = is_of_one_shape(self.subject, self.how, self.ask, self.small_dtype)
+        return OF_ONE_SHAPE if alone else ""
 
     def _keep_numbers(self, best: InterpretationResult, search: Search) -> None:
         """Leave the numbers of its module as they are where arrays have an axis of heads.

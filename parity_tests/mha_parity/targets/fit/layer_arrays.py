@@ -116,9 +116,22 @@ def set_array(layer: Any, path: str, value: Any) -> None:
     if is_module(layer):
         layer.get_parameter(path).data = value
         return
-    old = _held(layer, path.split("."))
+    old = _held(layer, _way(layer, path))
     for each in {path, *(at for at, held in _arrays(layer, "", DEPTH) if held is old)}:
         _set(layer, each, value)
+
+
+def _way(layer: Any, path: str) -> list[str]:
+    """Return the steps of a path; a key of a dictionary may have dots, as `to_out.conv`."""
+    way: list[str] = []
+    while path:
+        keys = (
+            [k for k in layer if f"{path}.".startswith(f"{k}.")] if isinstance(layer, dict) else []
+        )
+        way.append(max(keys, key=len) if keys else path.partition(".")[0])
+        path = path[len(way[-1]) + 1 :]
+        layer = _step(layer, way[-1]) if path else layer
+    return way
 
 
 def _held(layer: Any, way: list[str]) -> Any:
@@ -128,7 +141,7 @@ def _held(layer: Any, way: list[str]) -> Any:
 
 
 def _set(layer: Any, path: str, value: Any) -> None:
-    *way, last = path.split(".")
+    *way, last = _way(layer, path)
     holder = _held(layer, way)
     if isinstance(holder, tuple):
         entries = [*holder]
@@ -149,7 +162,7 @@ def _set(layer: Any, path: str, value: Any) -> None:
 def path_expression(layer: Any, path: str, name: str) -> str:
     """Return the expression of where an array of the layer called ``name`` is set."""
     holder, said = layer, name
-    for step in path.split("."):
+    for step in _way(layer, path):
         index = step if isinstance(holder, list | tuple) else json.dumps(step)
         said += f".{step}" if not isinstance(holder, dict | list | tuple) else f"[{index}]"
         holder = _step(holder, step)

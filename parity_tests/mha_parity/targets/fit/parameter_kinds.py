@@ -1,4 +1,4 @@
-"""What a parameter of a call may be by its name, its annotation and its default."""
+"""Parameters of a call by their names, annotations and defaults: inputs, heads, holders."""
 
 from __future__ import annotations
 
