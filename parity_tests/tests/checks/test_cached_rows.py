@@ -34,6 +34,8 @@ from cached_layers import (
     Tiled,
     TopLeft,
     TopLeftOfSeveral,
+    Unmasked,
+    UnmaskedShort,
     Updates,
     ValuesFirst,
 )
@@ -221,7 +223,26 @@ def test_rows_of_the_cache_that_several_new_rows_do_not_see_are_a_finding() -> N
     (name, finding) = findings(TopLeftOfSeveral)
     assert NAME == name
     assert finding.endswith(f"in two new rows of one call, asked with the cache of those before "
-                            f"them: {UNSEEN} 1.")  # fmt: skip
+                            f"them: row 2 {UNSEEN} 1.")  # fmt: skip
+
+
+def test_several_new_rows_of_a_layer_without_a_rule_are_asked() -> None:
+    """Each sees the cache and all new rows, as in the whole; kills layers with a rule alone."""
+    assert [NAME] == findings(Unmasked)
+    (name, finding) = findings(UnmaskedShort)
+    assert NAME == name
+    assert finding.endswith(f"two new rows of one call, asked with the cache of those before "
+                            f"them: row 2 {UNSEEN} 0.")  # fmt: skip
+
+
+def test_what_takes_one_new_row_at_a_time_is_in_the_sentence() -> None:
+    """A cache with which several rows are not those of the whole was passed in part."""
+    one, several = (
+        check(MonitoredCandidate(bind(kind)), Options(cases=12, diagnose=False)).sentence
+        for kind in (BeginsAnew, Pair)
+    )
+    assert "passed one new row at a time: past" in one
+    assert "one new row" not in several
 
 
 def test_a_cache_that_is_not_read_is_not_tried() -> None:

@@ -198,3 +198,44 @@ def test_what_a_call_needs_to_raise_is_said() -> None:
         "the call raises with valid lengths per sample and N <= 1, and answers without any one of "
         "them"
     ) == found.title
+
+
+class HalvedForGroups(Attention):
+    """The scale is halved with a mask where query heads share key heads."""
+
+    def scale(self) -> float:
+        """Return the factor on q k^T."""
+        grouped = self.problem.num_kv_heads < self.problem.num_heads
+        return super().scale() / (2 if grouped and self.case.attn != "none" else 1)
+
+
+def test_grouped_heads_are_shared_by_cases_of_other_numbers(caller: Callable[..., Caller]) -> None:
+    """Kills "G = 2", which another failing case with four key heads seemed to do without."""
+    axes = MASKED | {"kv_heads": ("equal", "fewer")}
+    asking = caller(HalvedForGroups, axes)
+    case = plain_case(axes).replace(attn="bool3d", heads_count=8, kv_heads_count=2)
+    found = needed(asking, case)
+    assert found is not None
+    said = "wrong with attn=bool3d and fewer key heads than query heads, and right without any one"
+    assert found.sentence.startswith(said)
+    compared = found.compared(asking, [case, case.replace(kv_heads_count=4, seed=2)])
+    assert compared is not None
+    assert found.sentence == compared.sentence
+
+
+class ZeroRows(Attention):
+    """Rows that see no key are 0, where torch has NaN."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Return weights of 0 where there is no number."""
+        return np.nan_to_num(super().softmax(scores))
+
+
+def test_rows_that_see_no_key_are_wrong_in_no_experiment(caller: Callable[..., Caller]) -> None:
+    """A target may have a rule of its own for them: it would need them to be wrong."""
+    axes = PROJECTED | {"padding": ("none", "bool"), "masked_rows": ("none", "some")}
+    asking = caller(ZeroRows, axes)
+    case = plain_case(axes).replace(padding="bool", masked_rows="some")
+    (trial,) = asking.ask_problems([make_problem(case)])
+    assert trial.problem.masked_rows().any()
+    assert not trial.wrong

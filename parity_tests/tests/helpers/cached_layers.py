@@ -276,6 +276,25 @@ class NotItself(Pair):
         return self.attend(q, pair, behind=before - several), pair
 
 
+class Unmasked(Pair):
+    """Hides nothing: masks are its caller's."""
+
+    short = 0  # rows of the cache that several new rows do not see
+
+    def forward(self, x: Tensor, past: Any = None) -> Any:
+        """Attend to all rows, those of the cache and the new ones."""
+        q, *new = self.project(x)
+        pair = joined(past, *new)
+        left = self.short * (past is not None and x.shape[1] > 1)
+        return self.attend(q, [each[:, :, left:] for each in pair], behind=pair[0].shape[2]), pair
+
+
+class UnmaskedShort(Unmasked):
+    """Leaves out the first row of the cache where several rows come."""
+
+    short = 1
+
+
 class BeginsAnew(Pair):
     """Begins a sequence where several rows come, and continues it where one comes."""
 

@@ -227,6 +227,17 @@ def test_a_target_that_never_answers_is_refused_by_what_it_did_most() -> None:
     summary.refuse_unanswered("f", "qkv", [])
 
 
+def test_a_small_call_that_did_not_end_is_the_reason_of_a_refusal() -> None:
+    """What its signature alone makes of it is no mistake of the target."""
+    crash = result(check(Severity.CRASH, ANSWERED, detail="raised X"))
+    said = (
+        r"^f could not be called: of the small calls .* one hung, and as qkv, by its signature "
+        r"alone, it raised X; none of 1 case was answered, .*; raise --timeout or --memory, or"
+    )
+    with pytest.raises(TargetError, match=said):
+        summary.refuse_unanswered("f", "qkv", [crash], "hung")
+
+
 @pytest.mark.parametrize(
     ("alike", "failing", "passing", "said"),
     [

@@ -74,7 +74,14 @@ def test_a_target_that_may_be_changed_is_refused(write: Callable[..., str], chan
 
 
 @pytest.mark.parametrize(
-    "rest", ["print(CONFIG['power'])", "report()", "other = attention(1, 2, 3)", "others.append(1)"]
+    "rest",
+    [
+        "print(CONFIG['power'])",
+        "report()",
+        "other = attention(1, 2, 3)",
+        "others.append(1)",
+        "print(np.append([1], 2))",
+    ],
 )
 def test_what_changes_nothing_that_the_target_reads_is_no_obstacle(
     write: Callable[..., str], rest: str

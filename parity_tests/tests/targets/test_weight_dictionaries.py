@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
 from mha_parity.targets.detect import recognise
+from mha_parity.targets.fit.layer_arrays import path_expression, set_array
 from mha_parity.targets.fit.names_in_code import keys_read
 from subject_checks import SUBJECTS, checks_of
 
@@ -140,3 +143,13 @@ def test_names_of_no_projection_are_refused() -> None:
     """No array is made for a name that means none."""
     with pytest.raises(TargetError, match="KeptInside"):
         judged("KeptInside")
+
+
+def test_a_key_may_have_dots() -> None:
+    """Flax allows them in a name: kills a path that is cut at each dot."""
+    layer = SimpleNamespace(params={"to_out.conv": {"kernel": np.zeros(2)}, "to_out": {}})
+    set_array(layer, "params.to_out.conv.kernel", np.ones(2))
+    assert [1, 1] == layer.params["to_out.conv"]["kernel"].tolist()
+    assert 'layer.params["to_out.conv"]["kernel"]' == path_expression(
+        layer, "params.to_out.conv.kernel", "layer"
+    )
