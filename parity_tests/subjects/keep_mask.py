@@ -46,6 +46,22 @@ class Stacked(Looped):
         return np.hstack(list(out)) @ self.W_O, weights
 
 
+class ByName(Stacked):
+    """The mask is passed by its name alone."""
+
+    def forward(self, X, *, mask=None):
+        """Return (T, E) and the weights of every head, (H, T, T)."""
+        return super().forward(X, mask)
+
+
+class Ignored(Stacked):
+    """Wrong on purpose: such a mask is not read."""
+
+    def forward(self, X, *, mask=None):
+        """Return (T, E) and the weights of every head, (H, T, T)."""
+        return super().forward(X)
+
+
 def build(d_model, num_heads):
     """Return a layer: not its class, so that the way of calling it has to be named."""
     return Stacked(d_model, num_heads)

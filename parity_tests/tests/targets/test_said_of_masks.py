@@ -9,7 +9,7 @@ import pytest
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from subject_checks import SUBJECTS, checks_of
+from subject_checks import SUBJECTS, check_subject, checks_of
 
 ADAPTER = "judge an adapter that passes {}, which `mha-parity adapt` begins, name another"
 
@@ -138,3 +138,11 @@ def test_a_misspelt_parameter_is_refused(options: dict[str, Any], sentence: str)
     """An option for a parameter that there is not would do nothing, and the run might pass."""
     with pytest.raises(ValueError, match=sentence):
         bind(subject("of_nothing"), **options)
+
+
+def test_a_mask_by_name_alone_is_passed() -> None:
+    """Kills a layer of one input whose keyword-only mask no call got; one unread is no green."""
+    right, ignored = (check_subject(f"keep_mask.py:{n}", cases=60) for n in ("ByName", "Ignored"))
+    assert Outcome.PASS == right.outcome, right
+    assert {"bool2d", "causal"} <= {r.value for r in right.features if r.axis == "attn" and r.cases}
+    assert "no case passed `mask`" in ignored.sentence

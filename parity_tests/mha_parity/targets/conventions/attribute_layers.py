@@ -235,7 +235,8 @@ class ModuleMask(AttributeModule):
         masked = problem.attn_mask is not None or problem.is_causal
         masked = masked and not self.hides_future
         if not self._masks:
-            return Call(forward(layer), (x,), given=tuple(arguments.given))
+            call = Call(forward(layer), (x,), given=tuple(arguments.given))
+            return self.with_masks(call, arguments)  # one by name alone
         mask = None
         if masked:
             # Numbers and not booleans: 1 - mask and mask == 0 both work on them.
