@@ -115,6 +115,17 @@ class ByMethod(Layer):
         return self.method(self, q, k, v)
 
 
+class OfReducedRows(Layer):
+    """Makes keys of each block of rows, of all rows where the ratio is 1."""
+
+    def __init__(self, embed_dim, num_heads, sequence_reduction_ratio):
+        super().__init__(embed_dim, num_heads)
+        self.ratio = sequence_reduction_ratio
+        if sequence_reduction_ratio > 1:
+            size = sequence_reduction_ratio
+            self.reduced = nn.Conv1d(embed_dim, embed_dim, kernel_size=size, stride=size)
+
+
 class ScaledByWord(Layer):
     """Wrong on purpose: no scale by default, and the right one by a word."""
 

@@ -166,3 +166,24 @@ n_heads = 4
 def heads_of_module_left_out(q, k, v):
     """Wrong: the number of its module is that of one pass."""
     return heads_left_out(q, k, v, n_heads)
+
+
+def _of_splits(q, k, v, num_splits):
+    """Return outputs and log-sum-exps of each part of the keys, each of one key or more."""
+    for at in np.array_split(np.arange(k.shape[2]), num_splits):
+        scores = q @ k[:, :, at].swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        top = scores.max(-1, keepdims=True)
+        exp = np.exp(scores - top)
+        total = exp.sum(-1, keepdims=True)
+        yield exp @ v[:, :, at] / total, top + np.log(total)
+
+
+def in_splits(q, k, v, num_splits):
+    outputs, logs = map(np.stack, zip(*_of_splits(q, k, v, num_splits), strict=True))
+    shares = np.exp(logs - logs.max(0))
+    return (shares / shares.sum(0) * outputs).sum(0).astype(q.dtype)
+
+
+def mean_of_splits(q, k, v, num_splits):
+    """Wrong: parts count alike, whatever their sums are."""
+    return np.mean([output for output, _ in _of_splits(q, k, v, num_splits)], axis=0).astype(q.dtype)

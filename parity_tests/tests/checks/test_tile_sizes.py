@@ -86,7 +86,7 @@ def test_tiles_are_found_by_name_and_default(name: str, default: object, expecte
 
 
 @pytest.mark.parametrize(
-    "name", ["of_required_blocks", "of_letters", "of_chunks", "some_heads_at_a_time"]
+    "name", ["of_required_blocks", "of_letters", "of_chunks", "some_heads_at_a_time", "in_splits"]
 )
 def test_a_kernel_whose_tiles_have_no_default_is_passed_some(name: str) -> None:
     """Without a default it was refused: no call of it went through."""
@@ -103,7 +103,9 @@ def test_blocks_in_which_rows_stay_are_passed_whole_and_said() -> None:
     assert "passed as all keys: block_size" in verdict.sentence
 
 
-@pytest.mark.parametrize("name", ["not_rescaled", "heads_left_out", "heads_of_module_left_out"])
+@pytest.mark.parametrize(
+    "name", ["not_rescaled", "heads_left_out", "heads_of_module_left_out", "mean_of_splits"]
+)
 def test_wrong_tiles_are_judged_as_they_are(name: str) -> None:
     """Kills a tile of all keys, and a number of heads of one pass that is set to that of all."""
     assert Outcome.FAIL == judged(name).outcome

@@ -51,6 +51,7 @@ def test_a_configuration_within_another_of_any_name_is_made() -> None:
         ("Positions", "as Linears; (N, L, E); `rope` the identity."),
         ("PositionsOfBoth", "`rope` the identity."),
         ("ByMethod", "as Linears"),
+        ("OfReducedRows", "as Linears"),
         ("OnDevice", "as Linears"),
         ("OfKernels", "built with `kernel` = 'normal'"),
     ],

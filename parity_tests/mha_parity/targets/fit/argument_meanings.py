@@ -46,6 +46,8 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores
     # A size of parts of the computation: one with a default stays as it is.
     (rf"slice|chunk|tile|bucket|{PART_OF_HEADS.pattern}", ("part", "one_row")),
+    # Of keys that are fewer than the rows they are made of: 1 leaves them all.
+    (r"^(\w+_)?reduction(_ratio)?$|^sr_ratio$", ("one_row",)),
     # Switches of positions, which torch's layer does not know, are no widths of embeddings.
     ((rf"flash|^(use|with|has|is|add)_({_POSITIONS})(_|$)"
       rf"|^({_POSITIONS})_?(pos\w*_?)?(emb|enc)"), ("off",)),

@@ -23,7 +23,7 @@ from mha_parity.targets.fit.parameter_kinds import (
     is_configuration,
     is_input_of_heads,
 )
-from mha_parity.targets.fit.tile_names import TILE, is_required_tile
+from mha_parity.targets.fit.tile_names import TILE, is_required_tile, tile_or_count
 from mha_parity.targets.fit.weight_arguments import (
     in_dictionary,
     in_order,
@@ -119,9 +119,9 @@ class ParameterAssignment:
         given = {
             name: most if names.WINDOW.search(name.lower()) else queries for name in self.lengths
         }
-        return {
-            **given, **dict.fromkeys(self.ones, 1), **dict.fromkeys(self.tiles, self.tile or most)
-        }  # fmt: skip
+        least = min(queries, keys)
+        tiles = {name: tile_or_count(name, self.tile, most, least) for name in self.tiles}
+        return {**given, **dict.fromkeys(self.ones, 1), **tiles}
 
     @property
     def kv_heads(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from mha_parity.targets.fit.configurations import RecordingConfig, required_of, 
 from mha_parity.targets.fit.expressions import Expressions
 from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS, SWAPPED
 from mha_parity.targets.fit.names_in_code import globals_read
+from mha_parity.targets.fit.tile_names import tile_or_count
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Skeleton:
         values |= {name: self._write.of_argument(given) for name, given in roles.weights}
         values |= dict.fromkeys(roles.none, "None")
         values |= dict.fromkeys(roles.lengths, "call.query.shape[1]")
-        values |= dict.fromkeys(roles.tiles, str(roles.tile or 2**20))
+        values |= {name: str(tile_or_count(name, roles.tile, 2**20)) for name in roles.tiles}
         values |= dict.fromkeys(roles.ones, "1")
         values |= {roles.heads: "call.num_heads"} if roles.heads else {}
         values |= self._masks("call")

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from inspect import Parameter
 
 TILE = 16  # rows of a tile, and heads that are computed at a time, where a call has to say it
+PARTS = 3  # into which keys are cut where a call has to say how many
+COUNTS = re.compile(r"(n|num)_(splits|chunks|tiles|parts|blocks)")
 _TILES = re.compile(
     r"(?!.*mask)(.*_)?(block|tile|chunk)s?"
     r"(_(size|len|length|rows|cols|columns|m|n|q|k|kv|quer(y|ies)|keys?))?"
-    r"|(n|num)_(splits|chunks|tiles|parts)"
+    rf"|{COUNTS.pattern}"
 )
 _BY_LETTER = re.compile(r"b_?(q|k|kv|r|c|m|n)")  # biases, where they are None by default
 _NO_BIAS = re.compile(r"b_?(r|c|m|n)")
@@ -38,3 +40,13 @@ def is_required_tile(parameter: Parameter) -> bool:
     by_letter = _BY_LETTER if is_annotated(parameter, int) else _NO_BIAS
     known = _TILES.fullmatch(name) or PART_OF_HEADS.search(name) or by_letter.fullmatch(name)
     return parameter.default is parameter.empty and known is not None
+
+
+def tile_or_count(name: str, tile: int, most: int, least: int = PARTS) -> int:
+    """Return what a required parameter of tiles gets: ``tile``, or ``most`` where that is 0.
+
+    A number of tiles is a few, and no more than the rows of which there are ``least``; or one.
+    """
+    if COUNTS.fullmatch(snake_case(name)):
+        return max(1, min(PARTS, least)) if tile else 1
+    return tile or most
