@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
 AXES = ("samples", "rows", "columns")
+LONGEST, SHOWN = 64, 8  # rows of an answer that are compared, and of an order that are said
 RIGHT, *ORDERS = permutations(range(len(AXES)))
 
 
@@ -45,7 +46,57 @@ def name_axis_order(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
                     evidence=f"in this order all {len(wrong)} failing answers compared are right",
                 ),
             )
-    return ()
+    moved = _rows_in_another_order([o for o in wrong if not o.problem.masked_rows().any()])
+    return (moved,) if moved else ()
+
+
+def _rows_in_another_order(wrong: Sequence[Observation]) -> Diagnosis | None:
+    """Return which rows of its sample the rows of an output are, where each is one of these.
+
+    The shortest one of which each row is a single one is said: rows may be alike.
+    """
+    shorter = [each for each in wrong if each.problem.case.queries <= LONGEST]
+    found = [_rows_answered(each) for each in shorter]
+    if not found or any(alike is None for alike in found):
+        return None
+    single = [rows.argmax(axis=1) for rows in found if rows is not None and _is_order(rows)]
+    orders = [order for order in single if order.tolist() != sorted(order)]
+    if not orders:
+        return None
+    order = min(orders, key=len)
+    came = f"{', '.join(map(str, order[:SHOWN]))}{', …' * (len(order) > SHOWN)}"
+    return Diagnosis(
+        bug=None,
+        title=f"the rows of the output stand in another order: of {len(order)} come {came}, "
+        "expected 0, 1, 2, and so on",
+        remedy="put the rows of the output back in the order of the query's: look at reshapes that "
+        "part the axis of rows, or exchange two axes that it was made of",
+        explains=1.0,
+        confident=True,
+        evidence=f"each row of all {len(shorter)} failing answers compared is that of another row",
+    )
+
+
+def _rows_answered(each: Observation) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]] | None:
+    """Return which rows of the right output each row of an answer is, in all samples alike.
+
+    None where one is none of them, or stands for another in one sample alone.
+    """
+    expected = each.of(Attention).answer
+    if each.answer is None or expected is None:
+        return None
+    found, right = as_float64(each.answer.output), as_float64(expected.output)
+    if found.shape != right.shape or not (np.isfinite(found).all() and np.isfinite(right).all()):
+        return None
+    allowed = float(np.sqrt(roundoff(each.problem.dtype))) * np.abs(right).max(initial=0)
+    apart = np.abs(found[:, :, None] - right[:, None]).max(axis=-1, initial=0)  # (N, L, L)
+    alike = np.asarray((apart <= allowed).all(axis=0))
+    return alike if alike.any(axis=0).all() and alike.any(axis=1).all() else None
+
+
+def _is_order(alike: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> bool:
+    """Return whether each row is one other, and no two are the same."""
+    return bool((alike.sum(axis=0) == 1).all() and (alike.sum(axis=1) == 1).all())
 
 
 def _lost_axes(wrong: Sequence[Observation]) -> Diagnosis | None:

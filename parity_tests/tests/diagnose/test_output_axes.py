@@ -36,6 +36,35 @@ def test_an_output_of_rows_first_is_said() -> None:
     assert found.confident
 
 
+LONGER = ("qkv-N3-L6-S5-H2-D4-cross-float64-s1", "qkv-N2-L12-S5-H2-D4-cross-float32-s2")
+
+
+def exchanged(problem: Problem) -> Answer:
+    """Return the right output with two axes of the rows exchanged that they are made of."""
+    right = answer_of(Attention, problem).output
+    parts = right.reshape(right.shape[0], -1, 2, right.shape[-1])
+    return Answer(output=parts.swapaxes(1, 2).reshape(right.shape))
+
+
+def test_rows_in_another_order_are_said() -> None:
+    """Each is the right answer of another row: nothing of the weights is wrong."""
+    failing = [(p, exchanged(p)) for p in map(make_problem, map(parse, LONGER))]
+    (found,) = diagnose(FunctionCandidate("exchanged", exchanged, OFFER), failing)
+    assert "stand in another order: of 6 come 0, 2, 4, 1, 3, 5, expected 0, 1, 2" in found.title
+    assert found.confident
+
+
+@pytest.mark.parametrize("words", LONGER)
+def test_rows_of_another_sample_and_one_row_twice_are_no_order(words: str) -> None:
+    """Each row has to be one of its own sample, and none may be lost."""
+    problem = make_problem(parse(words))
+    right = answer_of(Attention, problem).output
+    twice = right.copy()
+    twice[:, 1] = right[:, 0]
+    for other in (np.roll(right, 1, axis=0), twice):
+        assert () == name_axis_order([Observation(problem, Answer(output=other), failing=True)])
+
+
 @pytest.mark.parametrize("words", ["qkv-N1-L1-S7-H2-D4-cross-float16-s1", CASES[0]])
 def test_errors_of_digits_and_of_numbers_are_no_exchange(words: str) -> None:
     """A hundredth off where N = L = 1, and other numbers, are right in no order."""
