@@ -10,7 +10,7 @@ from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, tor
 from mha_parity.run.diagnosed import diagnosed_or_reason
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
-from mha_parity.run.narrowing import narrowed_candidate
+from mha_parity.run.narrowing import asked_without_options, narrowed_candidate
 from mha_parity.run.overflow import is_remark
 from mha_parity.run.remarks import not_served_remarks
 from mha_parity.run.weights_pictures import can_be_drawn, pictures, worst_passing
@@ -64,7 +64,7 @@ def build_verdict(
     stopped = ended and len(case_results) < options.cases
     rows = summary.feature_rows(
         case_results, offer, candidate.offer, facts.reasons, stopped=stopped,
-        narrowed=bool(options.features or options.dtypes),
+        whole=asked_without_options(candidate, options),
     )  # fmt: skip
     parameters = summary.parameters_with_status(facts.parameters, case_results, options)
     notes = (

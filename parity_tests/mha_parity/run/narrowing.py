@@ -153,6 +153,11 @@ def restricted_offer(candidate: Candidate, options: Options) -> Offer:
     return reached
 
 
+def asked_without_options(candidate: Candidate, options: Options) -> Offer | None:
+    """Return what a run asks where no option names features; None where none does."""
+    return reachable(candidate.offer) if options.features or options.dtypes else None
+
+
 def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[Case]:
     """Yield the cases that a candidate is asked; a layer that is built already, in its sizes.
 

@@ -87,11 +87,11 @@ def feature_rows(
     reasons: Mapping[tuple[str, str], str],
     *,
     stopped: bool = False,
-    narrowed: bool = False,
+    whole: Offer | None = None,
 ) -> tuple[FeatureRow, ...]:
     """Return one row a feature: fail, pass, inconclusive (no case can show it), not offered.
 
-    Or "left out", where options ``narrowed`` what is asked of the offer.
+    Or "left out" by options, where the ``whole`` of what a run without them asks has it.
     Or "not drawn": what no case could show of a run that ``stopped`` at its failures, and the
     values that replace normal ones, where no case of a short run has them, or one alone in which
     every row comes out as NaN.
@@ -121,7 +121,7 @@ def feature_rows(
         if value in asked[axis]:
             found = _row(axis, value, seen, failed, informative)
             return replace(found, seconds=seconds_of[axis, value])
-        if narrowed and value in offer[axis]:
+        if whole is not None and value in whole[axis]:
             return FeatureRow(axis, value, "left out", 0, LEFT_OUT)
         reason = "" if value in offer[axis] else reasons.get((axis, value), "")
         return FeatureRow(axis, value, "not offered", 0, reason)

@@ -125,9 +125,9 @@ def test_a_feature_has_the_status_of_its_cases() -> None:
     results = [RIGHT, RIGHT, blind, open_case, wrong, right]
     rows = summary.feature_rows(results, asked, offered, reasons)
     found = {(row.axis, row.value): row for row in rows}
-    narrowed = summary.feature_rows(results, asked, offered, reasons, narrowed=True)
-    left_out = [(row.axis, row.value) for row in narrowed if row.status == "left out"]
-    assert [("padding", "bool")] == left_out
+    for whole, left_out in ((offered, [("padding", "bool")]), (asked, [])):
+        narrowed = summary.feature_rows(results, asked, offered, reasons, whole=whole)
+        assert left_out == [(r.axis, r.value) for r in narrowed if r.status == "left out"]
     expected = {
         ("attn", "none"): ("pass", 2, "", 0),
         ("attn", "bool2d"): ("inconclusive", 1, "no case could have shown a bug", 0),
