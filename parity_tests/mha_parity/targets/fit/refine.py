@@ -69,7 +69,10 @@ def along_one_axis(best: InterpretationResult, search: Search) -> Interpretation
         found.append(planes.tried(replace(how, arrangement=arrangement)))
         if found[-1].exact:
             return found[-1]
-    return max(found, key=lambda each: round(each.correlation, 6))
+    if best.interpretation.arrangement != "grid":
+        return best  # of wrong answers others may come nearer to attention by chance
+    answered = [each for each in found if not each.raised] or [best]
+    return max(answered, key=lambda each: round(each.correlation, 6))
 
 
 def with_samples(fit: InterpretationResult, search: Search) -> InterpretationResult:
