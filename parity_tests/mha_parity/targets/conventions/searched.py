@@ -15,6 +15,7 @@ from mha_parity.targets.conventions.interpreted import InterpretedCalls
 from mha_parity.targets.conventions.optional_arguments import without_unread_pair
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
+from mha_parity.targets.fit.documented_layout import names_plane
 from mha_parity.targets.fit.one_shape import OF_ONE_SHAPE, is_of_one_shape
 from mha_parity.targets.fit.own_blocks import OWN_BLOCK, with_whole_blocks
 from mha_parity.targets.fit.refine import (
@@ -98,7 +99,8 @@ class SearchedCalls(InterpretedCalls):
             trials += search.trials
             if best is None:
                 continue
-            best = with_samples(along_one_axis(best, search), search)
+            best = along_one_axis(best, search, plane=names_plane(self.subject))
+            best = with_samples(best, search)
             best = with_channels_permuted(best, self.subject, Search(self.ask, dtype))
             if self.layers is not None and not best.exact:
                 self.layers.refuse_undecided(self.name)

@@ -62,6 +62,7 @@ _ANY_LENGTH = re.compile(
     r"\bpad(s|ded)? to\b|\bnot (only|need)|\bany\b|\bneed not\b|\b(internal|insid)", re.IGNORECASE
 )
 _OF_WIDTHS = re.compile(r"\b(d_model|embed\w*|dim\w*|width|channels|heads?)\b", re.IGNORECASE)
+_PLANE = re.compile(r"\b(height\s*,\s*width|h\s*,\s*w)\b", re.IGNORECASE)
 _TILES = re.compile(
     r"\bh\w*\s*(?:%|\bmod(?:ulo)?\b)\s*\(?[\w.]*(?:kv|k_heads|key_heads|groups?)", re.IGNORECASE
 )
@@ -112,6 +113,14 @@ def _limits_lengths(sentence: str) -> bool:
     if found is None or _ANY_LENGTH.search(sentence):
         return False
     return _OF_WIDTHS.search(found[0]) is None
+
+
+def names_plane(subject: Any) -> bool:
+    """Return whether documentation, or the code of the call, names a height and a width of rows."""
+    call = forward(subject) if isinstance(subject, type) else subject
+    named = getattr(getattr(inspect.unwrap(call), "__code__", None), "co_varnames", ())
+    # Local names stand in the order in which they are set: `n, h, w, c = x.shape`.
+    return _PLANE.search(f"{documentation(subject)} {', '.join(named)}") is not None
 
 
 def documents_tiles(subject: Any) -> bool:

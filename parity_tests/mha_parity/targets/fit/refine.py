@@ -49,11 +49,14 @@ VALUES = {
 TORCHS_NAMES = frozenset({"in_proj_weight", "q_proj_weight"})  # weights that torch's layer has too
 
 
-def along_one_axis(best: InterpretationResult, search: Search) -> InterpretationResult:
+def along_one_axis(
+    best: InterpretationResult, search: Search, *, plane: bool
+) -> InterpretationResult:
     """Return the fit along one axis of a grid of positions, where the grid itself fits less.
 
     Layers of graphs and of blocks attend along the last axis of positions alone, and layers of
-    videos and of bodies' joints along the first.
+    videos and of bodies' joints along the first. Of a ``plane``, of a height and a width, that one
+    alone is no attention over all of it.
     """
     if best.exact and best.interpretation.arrangement != "grid":
         return best
@@ -65,7 +68,8 @@ def along_one_axis(best: InterpretationResult, search: Search) -> Interpretation
     # Of a prime number of positions a grid is a single column, along which each of them attends.
     found = [] if best.exact and grids else [best]
     planes = Search(search.ask, search.dtype, base=SMALL.replace(queries=6, keys=8))
-    for how, arrangement in itertools.product(grids, ("grid", *ALONG_ONE_AXIS)):
+    along = [each for each in ALONG_ONE_AXIS if not (plane and each == "second_axis")]
+    for how, arrangement in itertools.product(grids, ("grid", *along)):
         found.append(planes.tried(replace(how, arrangement=arrangement)))
         if found[-1].exact:
             return found[-1]
