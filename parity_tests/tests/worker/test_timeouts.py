@@ -34,9 +34,7 @@ def judged(name: str, cases: int = 60, timeout: float = TIMEOUT) -> tuple[Verdic
 def test_a_target_that_always_hangs_costs_three_timeouts() -> None:
     """One while it is probed and one for each of two cases; nothing of it can be judged."""
     started = time.monotonic()
-    with pytest.raises(
-        TargetError, match=f"one gave no answer within {TIMEOUT} s.*as .* it gave no"
-    ):
+    with pytest.raises(TargetError, match=f"called as .*: gave no answer within {TIMEOUT} s"):
         judged("misbehaving.py:hangs")
     seconds = time.monotonic() - started
     assert TIMEOUTS * TIMEOUT <= seconds < 20 * TIMEOUT  # 60 of them where each case waits
