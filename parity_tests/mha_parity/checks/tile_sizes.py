@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from mha_parity.cases.variants import plain_variant
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
-from mha_parity.targets.conventions.cached_calls import with_values
+from mha_parity.targets.conventions.calls import with_arguments
 from mha_parity.targets.fit.tile_names import may_be_of_tiles
 
 if TYPE_CHECKING:
@@ -102,9 +101,7 @@ def _cuts(bound: Convention, problem: Problem, given: Mapping[str, int], length:
 
 def _call(bound: Convention, problem: Problem, given: Mapping[str, int]) -> Call:
     """Return the call with other values of some parameters."""
-    call = bound.prepare(problem)
-    args, kwargs = with_values(bound.call_parameters, call.args, call.kwargs, dict(given))
-    return replace(call, args=args, kwargs=kwargs)
+    return with_arguments(bound.prepare(problem), bound.call_parameters, given)
 
 
 def _answer(bound: Convention, problem: Problem, call: Call) -> Array:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.features import ONE_ROW, SQUARE, UNMASKED, WHOLE, label
+from mha_parity.core.features import AS_ALL_KEYS, ONE_ROW, SQUARE, UNMASKED, label
 from mha_parity.core.parameters import NO_ANSWER, ONE_SAMPLE, Role, Status
 
 if TYPE_CHECKING:
@@ -304,7 +304,9 @@ class Verdict:
             said += f"; parameters {status.value}: {', '.join(names)}" if names else ""
         limited: dict[str, dict[str, None]] = {}
         for p in self.parameters:
-            limits = " and ".join(x for x in (SQUARE, UNMASKED, ONE_ROW, WHOLE) if x in p.meaning)
+            limits = " and ".join(
+                x for x in (SQUARE, UNMASKED, ONE_ROW, AS_ALL_KEYS) if x in p.meaning
+            )
             limited.setdefault(limits, {})[p.name] = None
         limited.pop("", None)
         return said + "".join(f"; passed {x}: {', '.join(of)}" for x, of in limited.items())

@@ -89,8 +89,8 @@ def _rows_answered(each: Observation) -> np.ndarray[tuple[int, int], np.dtype[np
     if found.shape != right.shape or not (np.isfinite(found).all() and np.isfinite(right).all()):
         return None
     allowed = float(np.sqrt(roundoff(each.problem.dtype))) * np.abs(right).max(initial=0)
-    differences = np.abs(found[:, :, None] - right[:, None]).max(axis=-1, initial=0)  # (N, L, L)
-    alike = np.asarray((differences <= allowed).all(axis=0))
+    by_row = (np.abs(row[:, None] - right).max(axis=-1, initial=0) for row in found.swapaxes(0, 1))
+    alike = np.array([(differences <= allowed).all(axis=0) for differences in by_row])
     return alike if alike.any(axis=0).all() and alike.any(axis=1).all() else None
 
 

@@ -31,7 +31,7 @@ BY_FLOAT64 = (
     "long double has the digits of float64 on this machine: float64 was judged by torch's own "
     "answer in float64, and not for systematic errors."
 )
-NO_GRADIENTS = "--features gradients=no leaves them out"
+WITHOUT_GRADIENTS = "--features gradients=no leaves them out"
 REST = "judge the rest with --features inputs=self"
 
 
@@ -44,7 +44,7 @@ def not_served_remarks(
     backward = facts.own_backward if options.grad else ""
     found = (
         *map(not_installed, facts.not_installed),
-        f"gradients were judged too: {backward}; {NO_GRADIENTS}." if backward else "",
+        f"gradients were judged too: {backward}; {WITHOUT_GRADIENTS}." if backward else "",
         facts.dropped,
         "" if own is None else own.sentence,
         "" if own is None else own.limit,

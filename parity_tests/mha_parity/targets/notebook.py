@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Names that a cell defines or sets at its first level.
-SET = re.compile(r"^(?:(?:class|(?:async\s+)?def)\s+)?(\w+)\s*(?:[(:]|=(?!=))", re.MULTILINE)
+_NAMED = re.compile(r"^(?:(?:class|(?:async\s+)?def)\s+)?(\w+)\s*(?:[(:]|=(?!=))", re.MULTILINE)
 HELP = re.compile(r"[\w.]+\?{1,2}")  # `name?` and `name??` show the documentation and the source
 
 
@@ -42,7 +42,7 @@ def load_notebook(path: Path, name: str) -> ModuleType:
             execute(text, f"{path.name}[cell {number}]", f"cell {number}", vars(made), left_out)
             continue
         at = f"cell {number}, line {error.lineno or 1}, is no valid Python: {error.msg}"
-        left_out.names |= dict.fromkeys(SET.findall(text), at)
+        left_out.names |= dict.fromkeys(_NAMED.findall(text), at)
         invalid.append(at)
     if invalid:
         left_out.why = f"{'; '.join(invalid)}; a notebook executes none of it, and it was left out."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.run.remarks import NO_GRADIENTS
+from mha_parity.run.remarks import WITHOUT_GRADIENTS
 from subject_checks import checks_of
 
 judged = checks_of("beside_the_default.py", cases=30)
@@ -53,7 +53,7 @@ def test_gradients_of_its_own_are_judged_unasked(name: str, outcome: Outcome, wh
     assert outcome is verdict.outcome
     wrong = any(row.name.startswith("gradient") and row.failed for row in verdict.checks)
     assert wrong is (outcome is Outcome.FAIL)
-    assert f"gradients were judged too: {why}; {NO_GRADIENTS}." in verdict.notes
+    assert f"gradients were judged too: {why}; {WITHOUT_GRADIENTS}." in verdict.notes
     assert Outcome.PASS is judged(name, features=(("gradients", "no"),)).outcome
 
 

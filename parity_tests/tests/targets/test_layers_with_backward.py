@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.run.remarks import NO_GRADIENTS
+from mha_parity.run.remarks import WITHOUT_GRADIENTS
 from mha_parity.targets.bind import bind
 from subject_checks import checks_of, load_subject
 
@@ -39,7 +39,7 @@ def test_a_layer_with_a_backward_is_asked_for_gradients(name: str, outcome: Outc
     verdict = judged(name, grad=False, dtypes=(), cases=24)
     assert outcome is verdict.outcome
     assert (
-        f"gradients were judged too: `{name}` has its own `backward`; {NO_GRADIENTS}."
+        f"gradients were judged too: `{name}` has its own `backward`; {WITHOUT_GRADIENTS}."
         in verdict.notes
     )
     dtypes = {row.value for row in verdict.features if row.axis == "dtype" and row.cases}

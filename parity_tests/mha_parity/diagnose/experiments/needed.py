@@ -28,7 +28,7 @@ SMALL = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6,
 # What a case has whose size of this name is not 0.
 WITHOUT = {
     "kv_heads_count": "fewer key heads than query heads",
-    "v_head_dim": "a width of its own of V",
+    "v_head_dim": "another head width in V",
 }
 BEYOND = (1, 2, 3, 8)  # sizes above the one of a failing case that are tried too
 SEEDS = 8  # by which a mask may be passed as before

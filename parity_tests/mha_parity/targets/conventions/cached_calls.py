@@ -11,7 +11,6 @@ import re
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from inspect import Parameter as Kind
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.cache_use import CacheUse
-from mha_parity.targets.conventions.calls import target_errors
+from mha_parity.targets.conventions.calls import target_errors, with_arguments
 from mha_parity.targets.conventions.canonical_layout import without_names
 from mha_parity.targets.conventions.resets import forgetting_methods
 from mha_parity.targets.fit.map_sizes import is_annotated
@@ -34,7 +33,7 @@ from mha_parity.targets.fit.roles import counts_rows_before
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from inspect import Parameter
 
     from mha_parity.core.arrays import Array
@@ -110,30 +109,14 @@ class CachedCalls:
             given |= dict.fromkeys(causal_by_default(self.bound), True)
         call = self.bound.prepare(problem)
         self.function = call.function if self.function is None else self.function
-        named = self.bound.call_parameters
-        args, kwargs = with_values(named, call.args, call.kwargs, given)
-        call = replace(call, function=self.function, args=args, kwargs=kwargs, pull=None, reset="")
+        call = with_arguments(call, self.bound.call_parameters, given)
+        call = replace(call, function=self.function, pull=None, reset="")
         result = call.make()
         self.bound.record(call)
         several = _several(result)
         place = _output_place(self.bound, problem, several)
         output = self.bound.answer(problem, result if place is None else several[place]).output
         return CachedAnswer(output, tuple(several[(place or 0) + 1 :]))
-
-
-def with_values(
-    named: Sequence[Parameter], args: tuple[Any, ...], kwargs: Any, given: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call with other values of some parameters, by name."""
-    changed, by_name = list(args), dict(kwargs)
-    for place, each in enumerate(named):
-        if each.name not in given:
-            continue
-        if place < len(changed) and each.kind is not Kind.KEYWORD_ONLY:
-            changed[place] = given[each.name]
-        else:
-            by_name[each.name] = given[each.name]
-    return tuple(changed), by_name
 
 
 def use_cache_of(bound: Convention) -> None:

@@ -59,14 +59,14 @@ def as_they_stand(*, on: bool) -> Iterator[None]:
 def with_arguments(
     call: Call, named: Sequence[inspect.Parameter], given: Mapping[str, Any]
 ) -> Call:
-    """Return the call with further arguments, by the names of its parameters ``named``."""
+    """Return the call with other or further arguments, by the names of its parameters ``named``."""
     places = {each.name: place for place, each in enumerate(named)}
     args, kwargs = list(call.args), dict(call.kwargs)
     for name, value in sorted(given.items(), key=lambda each: places[each[0]]):
         place = places[name]
         if named[place].kind is Kind.POSITIONAL_ONLY:
             args += [each.default for each in named[len(args) : place + 1]]
-        if place < len(args):
+        if place < len(args) and named[place].kind is not Kind.KEYWORD_ONLY:
             args[place] = value
         else:
             kwargs[name] = value

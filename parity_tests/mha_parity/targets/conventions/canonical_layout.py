@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem
 
-OF_WEIGHTS = "NHLS"  # the axes of torch's weights
+WEIGHTS_AXES = "NHLS"  # the axes of torch's weights
 DOCUMENTED_AXES = (
     "returned weights were read with their documented axes, ({}); torch's are (N, H, L, S)."
 )
@@ -119,10 +119,10 @@ def canonical_weights(problem: Problem, weights: Any) -> Array | None:
 def in_torchs_order(problem: Problem, answer: Answer, documented: str) -> Answer:
     """Return an answer whose weights have the documented axes with torch's, and say it."""
     averaged = problem.case.weights == "averaged"
-    axes, torchs = (each.replace("H" * averaged, "") for each in (documented, OF_WEIGHTS))
+    axes, torchs = (each.replace("H" * averaged, "") for each in (documented, WEIGHTS_AXES))
     if problem.case.layout == "unbatched":  # which the one sample's axis was put in front of
         axes = "N" + axes.replace("N", "")
-    sizes = dict(zip(OF_WEIGHTS, problem.weights_shape, strict=True))
+    sizes = dict(zip(WEIGHTS_AXES, problem.weights_shape, strict=True))
     weights = answer.weights
     if weights is None or weights.shape != tuple(sizes[axis] for axis in axes):
         return answer

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES
-from mha_parity.targets.conventions.canonical_layout import OF_WEIGHTS
+from mha_parity.targets.conventions.canonical_layout import WEIGHTS_AXES
 from mha_parity.targets.fit.documented_layout import documented_sentences
 
 # A switch too, as `return_weights`.
@@ -44,7 +44,7 @@ def documented_weights(subject: Any) -> str:
         if said
         for each in _TUPLE.finditer(sentence)
     } - {""}
-    return found.pop() if len(found) == 1 and OF_WEIGHTS not in found else ""
+    return found.pop() if len(found) == 1 and WEIGHTS_AXES not in found else ""
 
 
 def _axes(words: list[str]) -> str:
@@ -62,4 +62,4 @@ def _axes(words: list[str]) -> str:
         if axes.count(one) == 2 and other not in axes:
             axes[axes.index(one)], axes[axes.index(one, axes.index(one) + 1)] = "L", "S"
             break
-    return "".join(axes) if sorted(axes) == sorted(OF_WEIGHTS) else ""
+    return "".join(axes) if sorted(axes) == sorted(WEIGHTS_AXES) else ""

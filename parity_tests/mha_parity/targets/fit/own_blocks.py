@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,45 +10,41 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
-from mha_parity.core.features import WHOLE
-from mha_parity.core.problem import INPUTS
+from mha_parity.core.features import AS_ALL_KEYS
+from mha_parity.targets.conventions.cached_calls import rows
+from mha_parity.targets.fit.names import snake_case
 from mha_parity.targets.fit.search import SMALL, trial_problem
 
 if TYPE_CHECKING:
-    from mha_parity.core.arrays import Array
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.search import Ask
 
-BLOCK, BLOCKS = 2, 3  # rows of a block in trials, and how many there are
-OWN_BLOCK = f"rows see the keys of their own block of that size alone; passed {WHOLE}"
+_BLOCK, _BLOCKS = 2, 3  # rows of a block in trials, and how many there are
+# Another word before it says of what it is a tile.
+_OF_ROWS = re.compile(r"((attn|attention|local)_)?(block|chunk)(_(size|len|length))?")
+OWN_BLOCK = f"rows see the keys of their own block of that size alone; passed {AS_ALL_KEYS}"
 
 
 def with_whole_blocks(how: Interpretation, ask: Ask, dtype: str) -> Interpretation:
     """Return an interpretation with blocks of all keys where rows see no other block's keys.
 
-    Then each block is answered as by a call of its own. What answers to several tiles otherwise is
-    wrong, and is judged with tiles.
+    Then each block is answered as by a call of its own, and it has one size, of rows. What answers
+    to several tiles otherwise is wrong, and is judged with tiles.
     """
-    if not how.roles.tiles:
+    sizes = how.roles.tiles
+    if len(sizes) != 1 or not _OF_ROWS.fullmatch(snake_case(sizes[0])):
         return how
-    cut = replace(how, roles=replace(how.roles, tile=BLOCK))
-    base = SMALL.replace(queries=BLOCK * BLOCKS, keys=BLOCK * BLOCKS)
+    length = _BLOCK * _BLOCKS
+    cut = replace(how, roles=replace(how.roles, tile=_BLOCK))
+    base = SMALL.replace(queries=length, keys=length)
     problem = trial_problem(cut, "self", dtype, base)
-
-    def rows(first: int, end: int) -> Array:
-        cut_rows: dict[int, Array] = {}  # one array for several inputs stays one
-        for array in (getattr(problem, name) for name in INPUTS):
-            cut_rows.setdefault(id(array), array[:, first:end].copy())
-        inputs = {name: cut_rows[id(getattr(problem, name))] for name in INPUTS}
-        case = problem.case.replace(queries=end - first, keys=end - first)
-        return ask(cut, problem.replace(case=case, **inputs)).output
-
     try:
-        whole = rows(0, BLOCK * BLOCKS)
-        alone = [rows(first, first + BLOCK) for first in range(0, BLOCK * BLOCKS, BLOCK)]
+        whole = ask(cut, problem).output
+        cuts = range(0, length, _BLOCK)
+        alone = [ask(cut, rows(problem, at, at + _BLOCK)).output for at in cuts]
     except CandidateError:
         return how
-    own = all(each.shape[1:2] == (BLOCK,) for each in alone) and equal_up_to_rounding(
+    own = all(each.shape[1:2] == (_BLOCK,) for each in alone) and equal_up_to_rounding(
         np.concatenate(alone, axis=1), whole
     )
     return replace(how, roles=replace(how.roles, tile=0)) if own else how

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _HEADS = re.compile(r"head|^n?h$|^nh")
 _INPUT_HEADS = re.compile(r"^(query|key|value)_heads$")
 # What a dictionary of all weights is called.
-PARAMS = re.compile(
+_PARAMS = re.compile(
     r"^((\w+_)?(params?|parameters)|weights|theta|state|state_dict|sd|variables|p)$"
 )
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
@@ -33,7 +33,7 @@ def is_input_of_heads(parameter: inspect.Parameter) -> bool:
 def holder(named: Sequence[inspect.Parameter]) -> inspect.Parameter | None:
     """Return the parameter that may hold all weights; `p=0.0` is a probability."""
     kept = [p for p in named if p.default is p.empty or p.default is None]
-    held = (p for p in kept if PARAMS.search(p.name.lower()))
+    held = (p for p in kept if _PARAMS.search(p.name.lower()))
     return next(held, next((p for p in kept if p.name == MATRIX), None))
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from inspect import Parameter
 
 TILE = 16  # rows of a tile, and heads that are computed at a time, where a call has to say it
-PARTS = 3  # into which keys are cut where a call has to say how many
+FEW = 3  # into which keys are cut where a call has to say how many
 COUNTS = re.compile(r"(n|num)_(splits|chunks|tiles|parts|blocks)")
 _TILES = re.compile(
     r"(?!.*mask)(.*_)?(block|tile|chunk)s?"
@@ -42,11 +42,11 @@ def is_required_tile(parameter: Parameter) -> bool:
     return parameter.default is parameter.empty and known is not None
 
 
-def tile_or_count(name: str, tile: int, most: int, least: int = PARTS) -> int:
+def tile_or_count(name: str, tile: int, most: int, least: int = FEW) -> int:
     """Return what a required parameter of tiles gets: ``tile``, or ``most`` where that is 0.
 
     A number of tiles is a few, and no more than the rows of which there are ``least``; or one.
     """
     if COUNTS.fullmatch(snake_case(name)):
-        return max(1, min(PARTS, least)) if tile else 1
+        return max(1, min(FEW, least)) if tile else 1
     return tile or most
