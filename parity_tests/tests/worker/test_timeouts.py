@@ -40,6 +40,13 @@ def test_a_target_that_always_hangs_costs_three_timeouts() -> None:
     assert TIMEOUTS * TIMEOUT <= seconds < 20 * TIMEOUT  # 60 of them where each case waits
 
 
+def test_small_calls_that_do_not_end_are_said_where_the_cases_end_otherwise() -> None:
+    """What its signature alone makes of it raises, and is no mistake of the target."""
+    said = f"one gave no answer within {TIMEOUT} s.*by its signature alone, it raised TypeError"
+    with pytest.raises(TargetError, match=said):
+        judged("misbehaving_layers.py:HangsOnceBuilt")
+
+
 def test_a_target_that_hangs_now_and_then_is_judged_by_the_other_cases() -> None:
     """Each time-out fails its case; after the last that is allowed no further case is asked.
 
