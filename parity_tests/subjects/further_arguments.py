@@ -167,6 +167,43 @@ def channels_of_heads_by_heads(query, key, value):
     return torch.einsum("nhls,ndhs->ndhl", scores.softmax(-1), value)
 
 
+def _heads_first(query, key, value, blocked, scale):
+    scores = torch.einsum("hnld,hnsd->hnls", query, key) * scale
+    if blocked is not None:
+        scores = scores.masked_fill(blocked, float("-inf"))
+    return torch.einsum("hnls,hnsd->hnld", scores.softmax(-1), value)
+
+
+def heads_first(query, key, value, blocked=None):
+    """Attend by head: right.
+
+    query    (h, n, l, d), heads before samples
+    key      (h, n, s, d)
+    value    (h, n, s, c)
+    blocked  boolean, (n, l, s), the same for all heads.
+             True: this key must NOT be looked at.
+    """
+    return _heads_first(query, key, value, blocked, query.shape[-1] ** -0.5)
+
+
+def heads_first_for_samples(query, key, value, blocked=None):
+    """Attend by head with a mask of each head where one of each sample should be: wrong.
+
+    query    (h, n, l, d), heads before samples
+    key      (h, n, s, d)
+    value    (h, n, s, c)
+    blocked  boolean, (n, l, s), the same for all heads.
+             True: this key must NOT be looked at.
+    """
+    first = None if blocked is None else blocked[:1]
+    return _heads_first(query, key, value, first, query.shape[-1] ** -0.5)
+
+
+def heads_first_by_samples(query, key, value):
+    """Return the attention of (H, N, L, D) with scores divided by the root of N: wrong."""
+    return _heads_first(query, key, value, None, query.shape[1] ** -0.5)
+
+
 class Columns(_Layer):
     """Right: attention along the rows of every column of a table (rows, columns, N, E)."""
 

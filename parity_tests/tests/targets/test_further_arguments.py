@@ -12,12 +12,13 @@ judged = checks_of("further_arguments.py", cases=32, dtypes=("float64",))
 
 RIGHT = (
     "OfMap", "SharedPair", "MaskFlag", "SamplesLast", "channels_of_heads", "Columns",
-    "PrivateNames", "Drawing", "drawn_rows", "PaddingSamplesLast",
+    "PrivateNames", "Drawing", "drawn_rows", "PaddingSamplesLast", "heads_first",
 )  # fmt: skip
 WRONG = (
     "OfMapUnscaled", "ContextUnread", "MaskFlagUnscaled", "SamplesLastKeepsFirst",
     "channels_of_heads_by_heads", "ColumnsUnscaled", "PrivateNamesUnmoved",
-    "DrawingUnscaled", "PaddingSamplesLastKeepsFirst",
+    "DrawingUnscaled", "PaddingSamplesLastKeepsFirst", "heads_first_for_samples",
+    "heads_first_by_samples",
 )  # fmt: skip
 
 
@@ -40,6 +41,14 @@ def test_wrong_ones_fail(name: str) -> None:
     """The same calls, and wrong numbers; a context that is not read is a mistake."""
     verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict.sentence
+
+
+def test_documented_heads_before_samples_are_passed_so() -> None:
+    """Rows are (H, N, L, D) and a mask is (N, L, S), with the meaning that is documented of it."""
+    verdict = judged("heads_first")
+    assert any("(H, N, L, D)" in note for note in verdict.notes), verdict.notes
+    said = {each.name: each.meaning for each in verdict.parameters}
+    assert "True hides" in said["blocked"], said
 
 
 def test_what_was_found_is_said() -> None:

@@ -11,7 +11,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.backends import to_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
@@ -60,30 +60,37 @@ def only_sample(array: Array) -> Array:
     return sample
 
 
-def merge_output(problem: Problem, output: Array, swapped: tuple[int, int]) -> Array:
+def swap_axes(array: Any, swaps: Iterable[tuple[int, int]]) -> Any:
+    """Return an array of any library with pairs of its axes exchanged, in order."""
+    for pair in swaps:
+        array = array.swapaxes(*pair)
+    return array
+
+
+def merge_output(problem: Problem, output: Array, swaps: Sequence[tuple[int, int]]) -> Array:
     """Return an output by head as (N, L, H Dv); one of another rank as it came.
 
-    ``swapped``: the axes whose exchange makes it (N, L, H, Dv), with the one sample if unbatched,
-    and with samples first.
+    ``swaps``: the axes whose exchange, in order, makes its arrangement of (N, L, H, Dv).
     """
     layout = problem.case.layout
     if output.ndim != (3 if layout == "unbatched" else 4):
         return output
     batched = output[None] if layout == "unbatched" else output
-    whole = (batched.swapaxes(0, 1) if layout == "sequence_first" else batched).swapaxes(*swapped)
+    arranged = batched.swapaxes(0, 1) if layout == "sequence_first" else batched
+    whole: Array = swap_axes(arranged, reversed(swaps))
     return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
 
 
-def split_output(problem: Problem, output: Any, swapped: tuple[int, int]) -> Any:
+def split_output(problem: Problem, output: Any, swaps: Sequence[tuple[int, int]]) -> Any:
     """Return an output whose heads are merged with an axis of heads, where the inputs have it.
 
-    It may be of any library. ``swapped``: the axes whose exchange makes it (N, L, H, Dv), or with
-    the rows first. One of another rank comes back as it is.
+    It may be of any library. ``swaps``: as of ``merge_output``. One of another rank comes back as
+    it is.
     """
     if len(output.shape) != 3:
         return output
     heads, width = problem.num_heads, output.shape[2] // problem.num_heads
-    return output.reshape(*output.shape[:2], heads, width).swapaxes(*swapped)
+    return swap_axes(output.reshape(*output.shape[:2], heads, width), swaps)
 
 
 def canonical(problem: Problem, output: Array) -> Array:

@@ -22,6 +22,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     lay_rows,
     merge_output,
     split_output,
+    swap_axes,
     without_names,
 )
 from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
@@ -31,7 +32,7 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import called_with_globals
-from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
+from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.names_in_code import numbers_read, sizes_read
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import ROWS
@@ -180,7 +181,7 @@ class InterpretedCalls(InterpretedLayers):
             place = self.output_of(problem, several)[0]
         if self.how.arrangement not in OF_HEADS or problem.case.layout == "unbatched":
             return several[place]
-        return split_output(problem, several[place], SWAPPED[self.how.arrangement])
+        return split_output(problem, several[place], self.how.swaps(problem.case.layout))
 
     def _together(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
         """Return all weights in one argument: a dictionary, tuple or record."""
@@ -233,8 +234,7 @@ class InterpretedCalls(InterpretedLayers):
                 of_keys = any(rows is each for each in (problem.key, problem.value))
                 count = problem.num_kv_heads if of_keys else problem.num_heads
                 split = rows.reshape(*rows.shape[:2], count, rows.shape[2] // count)
-                split = split.swapaxes(*SWAPPED[arrangement])
-                return lay_rows(problem)(split)
+                return lay_rows(problem)(swap_axes(split, self.how.swaps(problem.case.layout)))
 
             return heads
         lay = lay_rows(problem)
@@ -308,7 +308,7 @@ class InterpretedCalls(InterpretedLayers):
         if back is not None and array.ndim == axes:
             return back(array)
         if arrangement in OF_HEADS and array.ndim == (3 if unbatched else 4):
-            return merge_output(problem, array, SWAPPED[arrangement])
+            return merge_output(problem, array, self.how.swaps(problem.case.layout))
         whole = canonical(problem, array)
         if self.is_wider(problem):
             return self.without_zeros(problem, whole)

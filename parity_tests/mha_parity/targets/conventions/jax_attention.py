@@ -33,7 +33,7 @@ class JaxAttention(SDPA):
 
     name = "jax-attention"
     own_masks = frozenset({"bias", "mask", "is_causal"})
-    swapped = (1, 1)
+    swaps = ()
     call = "f(query, key, value, bias=, mask=, scale=, is_causal=), (..., L, H, d) arrays"
 
     def claims(self) -> Offer:

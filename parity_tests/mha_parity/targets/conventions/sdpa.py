@@ -20,6 +20,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     merge_output,
     only_sample,
     split_result,
+    swap_axes,
 )
 from mha_parity.targets.conventions.dropout_argument import generator_argument
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
@@ -58,7 +59,8 @@ class SDPA(Convention):
     name = "sdpa"
     drops_as_torch = True
     own_masks = frozenset({"attn_mask", "is_causal"})
-    swapped = (1, 2)  # the axes whose exchange makes its arrays (N, L, H, D)
+    # The axes of (N, L, H, D) whose exchange makes its arrays.
+    swaps: tuple[tuple[int, int], ...] = ((1, 2),)
     call = "f(query, key, value, attn_mask=, is_causal=, scale=, enable_gqa=), (..., L, d) arrays"
 
     def claims(self) -> Offer:
@@ -154,12 +156,12 @@ class SDPA(Convention):
     def _heads(self, problem: Problem, rows: Array, heads: int) -> Array:
         """Return (N, L, H D) with the axes of the function, without the first if unbatched."""
         split_rows = rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads)
-        split_rows = split_rows.swapaxes(*self.swapped)
+        split_rows = swap_axes(split_rows, self.swaps)
         return only_sample(split_rows) if problem.case.layout == "unbatched" else split_rows
 
     def _merged(self, problem: Problem, output: Array) -> Array:
         """Return an output by head as (N, L, H Dv)."""
-        return merge_output(problem, output, self.swapped)
+        return merge_output(problem, output, self.swaps)
 
     def _options(self, problem: Problem, arguments: Arguments) -> Iterator[tuple[str, Any]]:
         """Yield the keywords that the problem needs."""

@@ -18,20 +18,15 @@ from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
-from mha_parity.targets.fit.documented_layout import (
-    documents_heads,
-    documents_samples_first,
-    documents_samples_of_heads,
-)
+from mha_parity.targets.fit.documented_layout import documents_heads
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
-    ALONG_ONE_AXIS,
-    LAYOUTS,
     OF_CONVOLUTIONS,
     OF_HEADS,
     OWN_CHANNELS,
     Interpretation,
 )
+from mha_parity.targets.fit.layouts import layouts_of
 from mha_parity.targets.fit.names_in_code import (
     globals_read,
     keys_read,
@@ -63,38 +58,27 @@ if TYPE_CHECKING:
 # How the heads of a layer differ from torch's, by the sizes of its weights.
 FULL_WIDTH, ONE_KV_HEAD = "each as wide as the input", "one of keys and values for all"
 LISTS = frozenset({"ModuleList", "ModuleDict", "Sequential"})  # hold the heads of an attention
-# Along one axis of positions is tried where the grid is answered (`along_one_axis`).
-TRIED_FIRST = tuple(each for each in LAYOUTS if each[1] not in ALONG_ONE_AXIS)
 # Along the rows of a table, and of a first row to all: self-attention.
 OF_ONE_INPUT = frozenset({"axial", "first_row"})
 # Arrangements in which the input may be added to the output.
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
 
 
-def _never_first(subject: Any) -> frozenset[str]:
-    """Return the arrangements whose rows are documented behind the samples."""
-    if documents_samples_first(subject):
-        return frozenset({"rows", "rows_of_heads"})
-    return frozenset({"rows_of_heads"} if documents_samples_of_heads(subject) else ())
-
-
 def function_interpretations(function: Any) -> Iterator[Interpretation]:
     """Yield how a function may be meant, by its parameters and by the names that its code reads."""
     named = parameters.of_callable(function)
     records, tuples = records_annotated(function), names_unpacked(function)
-    numbers, not_first = numbers_read(function), _never_first(function)
+    numbers = numbers_read(function)
     for roles in call_roles.function_roles(named, keys_read(function), [*records, *tuples]):
         many = roles.has_many_heads or bool(numbers)
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
         # What gets their number splits rows by it: one that ignores it is right with an axis of
         # heads, which is tried where the documentation has it, and after all else.
         for layout, arrangement in sorted(
-            TRIED_FIRST, key=lambda each: (each[1] in OF_HEADS) == bool(roles.heads)
+            layouts_of(function), key=lambda each: (each[1] in OF_HEADS) == bool(roles.heads)
         ):
             heads = arrangement in OF_HEADS
             if heads and (roles.weights or (roles.heads and not documents_heads(function))):
-                continue
-            if arrangement in not_first and layout != "batch_first":
                 continue
             many_heads = many or heads
             if arrangement not in OF_CONVOLUTIONS | OF_ONE_INPUT | {"grid"}:
@@ -254,16 +238,16 @@ class Layers:
                     yield how
                     answers |= self.answered
                     yield from self._near(how, projected=projected)
-            yield from _of_packed(kept, named, construction, heads)
+            if not kept.weights:
+                yield from self._of_packed(named, construction, heads)
 
     def _layouts(
         self, kept: SortedLeaves, *, projected: bool, full_width: bool
     ) -> list[tuple[str, str]]:
         """Return the layouts and arrangements that a layer of these weights may take."""
         by_width = sorted(
-            TRIED_FIRST, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves
+            layouts_of(self.kind), key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves
         )
-        not_first = _never_first(self.kind)
         return [
             (layout, arrangement)
             for layout, arrangement in by_width
@@ -271,8 +255,18 @@ class Layers:
             and not (arrangement in OF_CONVOLUTIONS and not projected)
             and not (full_width and arrangement != "rows")
             and not (arrangement == "first_row" and not projected)
-            and not (arrangement in not_first and layout != "batch_first")
         ]
+
+    def _of_packed(
+        self, named: Sequence[inspect.Parameter], construction: Construction, heads: int
+    ) -> Iterator[Interpretation]:
+        """Yield readings of a layer without weights whose last input holds several."""
+        calls = itertools.product(call_roles.of_layer(named), layouts_of(self.kind))
+        for roles, (layout, arrangement) in calls:
+            # Judged as a single head, a layer that forgets its number of heads would be right.
+            many = arrangement in OF_HEADS or (construction.has("heads") and heads > 1)
+            for each in packed(roles, layout, arrangement, many_heads=many):
+                yield Interpretation(each, layout, arrangement, construction, many_heads=many)
 
     def _near(self, how: Interpretation, *, projected: bool) -> Iterator[Interpretation]:
         """Yield readings that differ in one point from the one that was tried last."""
@@ -365,22 +359,6 @@ def _heads(*, one_head: bool, known: bool) -> tuple[int, ...]:
     if one_head:
         return (1,)
     return (SMALL.heads_count,) if known else (SMALL.heads_count, 1)
-
-
-def _of_packed(
-    kept: SortedLeaves,
-    named: Sequence[inspect.Parameter],
-    construction: Construction,
-    heads: int,
-) -> Iterator[Interpretation]:
-    """Yield readings of a layer without weights whose last input holds several."""
-    if kept.weights:
-        return
-    for roles, (layout, arrangement) in itertools.product(call_roles.of_layer(named), TRIED_FIRST):
-        # Judged as a single head, a layer that forgets its number of heads would be right.
-        many = arrangement in OF_HEADS or (construction.has("heads") and heads > 1)
-        for each in packed(roles, layout, arrangement, many_heads=many):
-            yield Interpretation(each, layout, arrangement, construction, many_heads=many)
 
 
 def _of_one_length(how: Interpretation) -> Iterator[Interpretation]:

@@ -45,6 +45,7 @@ _HEADS_BEFORE_ROWS = re.compile(
     rf"|\b{_OF_SAMPLES}\s*[x×*]\s*{HEADS}\s*[x×*]\s*{_OF_ROWS}\b",
     re.IGNORECASE,
 )
+_HEADS_FIRST = re.compile(_tuple_of(HEADS, _OF_SAMPLES, _OF_ROWS, WIDTH), re.IGNORECASE)
 _HEADS_OF_ROWS = re.compile(_tuple_of(_OF_ROWS, _OF_SAMPLES, HEADS, WIDTH), re.IGNORECASE)
 _WITH_HEADS = re.compile(
     rf"{_tuple_of('[^,()]+', HEADS, '[^,()]+', '[^,()]+')}"
@@ -89,6 +90,13 @@ def documents_samples_of_heads(subject: Any) -> bool:
     return bool(samples) and not _HEADS_OF_ROWS.search(text)
 
 
+def documents_heads_first(subject: Any) -> bool:
+    """Return whether a class or function documents arrays with heads first, and no other order."""
+    text = documentation(subject)
+    others = (_HEADS_OF_SAMPLES, _HEADS_BEFORE_ROWS, _HEADS_OF_ROWS)
+    return bool(_HEADS_FIRST.search(text)) and not any(each.search(text) for each in others)
+
+
 def documents_heads(subject: Any) -> bool:
     """Return whether a class or function documents arrays of four axes with one of heads.
 
@@ -96,7 +104,8 @@ def documents_heads(subject: Any) -> bool:
     """
     text = documentation(subject)
     rows = _SAMPLES_FIRST.search(text) or _ROWS_FIRST.search(text)
-    return bool(_WITH_HEADS.search(text)) and not rows
+    heads = _WITH_HEADS.search(text) or _HEADS_FIRST.search(text)
+    return bool(heads) and not rows
 
 
 def documents_multiples(subject: Any) -> bool:

@@ -29,6 +29,7 @@ LAYOUTS = {
     ("batch_first", "heads"): "(N, H, L, D)",
     ("batch_first", "rows_of_heads"): "(N, L, H, D)",
     ("batch_first", "channels_of_heads"): "(N, D, H, L)",
+    ("batch_first", "heads_first"): "(H, N, L, D)",
     ("batch_first", "grid"): "(N, height, width, E)",
     ("batch_first", "stacked"): "(N, rows, L, E)",
     ("batch_first", "second_axis"): "(N, L, columns, E)",
@@ -40,8 +41,11 @@ LAYOUTS = {
     ("sequence_first", "rows_of_heads"): "(L, N, H, D)",
     ("unbatched", "rows_of_heads"): "(L, H, D)",
 }
-# Of heads, only where nothing projects: which axes of (N, L, H, D) change their places.
-SWAPPED = {"heads": (1, 2), "rows_of_heads": (1, 1), "channels_of_heads": (1, 3)}
+# Of heads, only where nothing projects: which axes of (N, L, H, D) change their places, in order.
+SWAPPED: dict[str, tuple[tuple[int, int], ...]] = {
+    "heads": ((1, 2),), "rows_of_heads": (), "channels_of_heads": ((1, 3),),
+    "heads_first": ((1, 2), (0, 1)),
+}  # fmt: skip
 OF_HEADS = frozenset(SWAPPED)
 ALONG_ONE_AXIS = ("stacked", "second_axis")  # of the positions that a grid has
 OWN_CHANNELS = {
@@ -101,6 +105,14 @@ class Interpretation:
     def is_usual(self) -> bool:
         """Whether inputs lie as most have them; otherwise a wrong answer may be a wrong call."""
         return self.arrangement == "rows"
+
+    def swaps(self, layout: str) -> tuple[tuple[int, int], ...]:
+        """Return which axes of (N, L, H, D) change their places, in order, in a case's layout.
+
+        Of a single sample, whose axis is gone then, heads are first in both orders.
+        """
+        single = layout == "unbatched" and self.arrangement == "heads_first"
+        return SWAPPED.get("heads" if single else self.arrangement, ())
 
     @property
     def of_heads(self) -> bool:

@@ -22,6 +22,7 @@ AXES: Mapping[tuple[str, str], tuple[str, ...]] = {
         "", "n l p h d", "p n l h d", "n p l h d", "n l h p d", "n l h pd",
     ),
     ("batch_first", "heads"): ("", "p n h l d", "n p h l d", "n h p l d", "n h l pd"),
+    ("batch_first", "heads_first"): ("", "p h n l d"),
     ("batch_first", "rows"): (
         "", "n l phd", "n l hpd", "n l hdp", "n l p hd", "p n l hd", "n p l hd",
     ),

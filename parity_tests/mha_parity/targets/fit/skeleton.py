@@ -15,7 +15,7 @@ from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import offline, plain_lists
 from mha_parity.targets.fit.configurations import RecordingConfig, required_of, settable_of
 from mha_parity.targets.fit.expressions import Expressions
-from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS, SWAPPED
+from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS
 from mha_parity.targets.fit.names_in_code import globals_read
 from mha_parity.targets.fit.tile_names import tile_or_count
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH
@@ -188,9 +188,8 @@ class Skeleton:
         return f"[{held}]" if given.container == "list" else f"({held})"
 
     @property
-    def _turned(self) -> str:
-        first, second = SWAPPED.get(self._how.arrangement, (1, 1))
-        return f".swapaxes({first}, {second})" if second > first else ""
+    def _swaps(self) -> list[str]:
+        return [f".swapaxes({i}, {j})" for i, j in self._how.swaps(self._how.layout)]
 
     def _rows(self, role: str) -> str:
         """Return rows of the call as the target takes them."""
@@ -208,7 +207,7 @@ class Skeleton:
             return f"{channels}[..., None]" if self._how.arrangement == "map" else channels
         if self._how.arrangement in OF_HEADS:
             shape = f"*{rows}.shape[:2], call.num_heads, -1"
-            return f"{rows}.reshape({shape}){self._turned}"
+            return f"{rows}.reshape({shape}){''.join(self._swaps)}"
         return rows
 
     def _canonical(self, output: str) -> str:
@@ -223,7 +222,8 @@ class Skeleton:
             flat = f"{output}[..., 0]" if self._how.arrangement == "map" else output
             return f"{flat}.swapaxes(1, 2)"
         if self._how.arrangement in OF_HEADS:
-            return f"{output}{self._turned}.reshape(*call.query.shape[:2], -1)"
+            swapped_back = "".join(reversed(self._swaps))
+            return f"{output}{swapped_back}.reshape(*call.query.shape[:2], -1)"
         return output
 
     def _sample_by_sample(self, call: str, place: str) -> Iterator[str]:

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 _VALUE = re.compile(
     r"(?<![\w.])(?:(0|false|zeros?)|(1|true|ones?|non-?zeros?))(?![\w.])", re.IGNORECASE
 )
+# The zeros of an answer are no values of a mask: "a hidden row gives zeros", "gets zero weight".
+_OF_ANSWER = re.compile(
+    r"\b(?:gives?|giving|gets?|returns?|yields?|outputs?|produces?|becomes?|receives?)"
+    r"\s+(?:all\s+|exactly\s+|an?\s+)?$",
+    re.IGNORECASE,
+)
 _NOT = re.compile(
     r"\b(not|no|never|cannot|without(?! (restriction|limit))|except|unless|other than|but|outside"
     r"|neither|nothing)\b|\w+n['\u2019]t\b|\bnon(?=-?[a-z])|!=",
@@ -41,7 +47,7 @@ _HIDES = re.compile(
     re.IGNORECASE,
 )
 _KEEPS = re.compile(
-    r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|looks? at"
+    r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|look(s|ed|ing)? at"
     r"|influenc\w+|includ\w+"
     r"|unmask\w*|tak(es?|ing) part|participat\w+|permit\w*|real|actual)\b",
     re.IGNORECASE,
@@ -347,7 +353,8 @@ def _meanings_in(text: str) -> list[bool]:
 
 def _meanings(clause: str) -> Iterator[bool]:
     """Yield whether True hides by a clause: a value, and what it does; of two values nothing."""
-    values = list(_VALUE.finditer(clause))
+    found = _VALUE.finditer(clause)
+    values = [each for each in found if not _OF_ANSWER.search(clause[: each.start()])]
     if len({bool(each[2]) for each in values}) != 1:
         return
     value = values[0]
