@@ -56,6 +56,9 @@ def width_findings(
         return
     finally:
         setattr(bound, width.attribute, {})
+    # What was passed as always is no trial of what it is for.
+    own = {f"constructor.{name}" for name in width.names}
+    bound.passed = passed | {key: value for key, value in bound.passed.items() if key in own}
     yield check
     problem, expected = equal
     if not alike(expected, found):

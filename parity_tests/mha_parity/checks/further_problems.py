@@ -11,6 +11,7 @@ from mha_parity.checks import (
     causal_lengths,
     context_widths,
     dropout,
+    head_widths,
     left_padding,
     masks_of_rows,
     nonfinite_inputs,
@@ -36,6 +37,7 @@ CHECKS: Mapping[str, str] = MappingProxyType({
     **tile_sizes.CHECKS,
     **windows.CHECKS,
     **left_padding.CHECKS,
+    **head_widths.CHECKS,
     **value_widths.CHECKS,
     **context_widths.CHECKS,
     **causal_lengths.CHECKS,
@@ -50,6 +52,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
             tile_sizes,
             windows,
             left_padding,
+            head_widths,
             value_widths,
             context_widths,
             causal_lengths,
@@ -88,6 +91,7 @@ def further_checks(
     yield tile_sizes.NAME, tile_sizes.check_tile_sizes(bound, problem, number)
     yield windows.NAME, windows.check_windows(bound, problem, number)
     yield left_padding.NAME, left_padding.check_left_padding(bound, problem, number)
+    yield head_widths.NAME, head_widths.check_head_widths(bound, problem, number)
     yield value_widths.NAME, value_widths.check_value_widths(bound, problem, number)
     yield context_widths.NAME, context_widths.check_context_widths(bound, problem, number)
     yield causal_lengths.NAME, causal_lengths.check_causal_lengths(bound, problem, number)

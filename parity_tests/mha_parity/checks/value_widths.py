@@ -13,6 +13,7 @@ import numpy as np
 from mha_parity.checks.built_widths import OtherWidth, width_findings
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
+from mha_parity.targets.fit.unlike_widths import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +32,12 @@ def check_value_widths(bound: Convention, problem: Problem, number: int) -> Iter
 
     ``number`` is that of the case among those for which this is asked.
     """
-    if not isinstance(bound, InterpretedLayers) or not bound.value_width_names:
+    if not isinstance(bound, InterpretedLayers):
         return
+    of_values = [each for each in bound.head_width_names.items() if each[1].parts == PARTS]
+    if not of_values:
+        return
+    names, found = of_values[number % len(of_values)]
     whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=bound.hides_future)
     # Key heads that are shared, or own channels of each head, are cut by the width of query heads.
     if whole is None or (whole.case.kv_heads, whole.case.projection) != ("equal", "packed"):
@@ -40,7 +45,7 @@ def check_value_widths(bound: Convention, problem: Problem, number: int) -> Iter
     width = 1 + number % (HEAD_DIM - 1)
     zeroed = without_channels(whole, width)
     expected = bound(zeroed).output
-    other = OtherWidth("value_widths", bound.value_width_names, width, "value heads")
+    other = OtherWidth("head_widths", names, found.size(width, whole.num_heads), "value heads")
     of = f"query heads of width {HEAD_DIM}"
     yield from width_findings(bound, other, zeroed, (zeroed, expected), NAME, of)
 

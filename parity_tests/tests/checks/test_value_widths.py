@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mha_parity.checks import head_widths
 from mha_parity.checks.value_widths import NAME
 from mha_parity.core.verdict import Outcome
 from subject_checks import checks_of
@@ -23,9 +24,11 @@ def test_a_scale_by_the_wrong_width_fails() -> None:
     """Equal widths hide it: no case of the run fails by its output."""
     verdict = judged("ScaledByValues", max_failures=0, diagnose=True)
     assert Outcome.FAIL is verdict.outcome, verdict
-    assert {NAME} == {each.check_result.check for each in verdict.failures}
-    assert "= 1 and query heads of width 4 elements differ" in verdict.diagnosis[0].title
-    assert "scale by the width of query heads" in verdict.diagnosis[0].remedy
+    found = [each.check_result.check for each in verdict.failures]
+    assert {NAME, head_widths.NAME} == {*found}
+    said = [each.check_result.detail for each in verdict.failures]
+    assert any("and query heads of width 4 elements differ" in each for each in said), said
+    assert "scale by the width" in verdict.diagnosis[0].remedy
 
 
 @pytest.mark.parametrize(

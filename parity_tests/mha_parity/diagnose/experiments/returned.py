@@ -98,7 +98,8 @@ def _shares(weights: Array, trial: CallResult) -> str:
     made = (columns @ shares).reshape(weights.shape)
     if not _same(weights, made, trial):
         return ""
-    listed = ", ".join(f"{each:.4g}" for each in shares)
+    # Of a head that is left out rounding errors are left, which 0.0 makes a 0 without a sign.
+    listed = ", ".join(f"{round(each, 6) + 0.0:.4g}" for each in shares)
     count = len(shares)
     return f"{listed} times those of heads 0 … {count - 1}, expected 1/{count} of each"
 

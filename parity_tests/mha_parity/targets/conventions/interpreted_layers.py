@@ -25,7 +25,7 @@ from mha_parity.targets.parameters import read_of_config
 from mha_parity.targets.problem_arrays import KEY_PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
@@ -53,8 +53,8 @@ class InterpretedLayers(InstanceCalls):
     widens = False
     # The constructor's switch that is on where keys are no queries; "" where none is needed.
     cross_switch = ""
-    # What the constructor gets for the width of value heads, where it is another in all calls.
-    value_widths: Mapping[str, int] = MappingProxyType({})
+    # What the constructor gets for the width of heads, where it is another in all calls.
+    head_widths: Mapping[str, int] = MappingProxyType({})
     # Likewise for the width of the rows that keys and values are made of.
     context_widths: Mapping[str, int] = MappingProxyType({})
     # What raises without biases, and what it raises; "" where layers without them are judged.
@@ -68,31 +68,42 @@ class InterpretedLayers(InstanceCalls):
         named = (p.name for p in self._named[0])
         return tuple(name for name in named if meanings(name)[:1] == ("kv_heads",))[:1]
 
-    @property
-    def value_width_names(self) -> tuple[str, ...]:
-        """The constructor's parameters for the width of value heads alone, that can be another."""
+    @cached_property
+    def head_width_names(self) -> dict[tuple[str, ...], unlike_widths.HeadWidth]:
+        """The constructor's parameters for the width of heads that can be another."""
         made = self.how.construction
-        if made is None or self.instance is not None or self.takes_torchs or self.how.full_width:
-            return ()
-        return unlike_widths.value_names(made.meanings, self.how.slots)
+        if made is None or self._has_one_width:
+            return {}
+        shapes_with, slots = self._shapes_by_widths, self.how.slots
+        return unlike_widths.head_widths(self._named[0], made.meanings, slots, shapes_with)
 
     @cached_property
     def context_width_names(self) -> tuple[str, ...]:
         """The constructor's parameters for the width of its context, that can be another."""
-        alone = self.instance is not None or self.takes_torchs or self.how.full_width
-        made, passed = self.how.construction, self.passed
-        if alone or made is None:
+        if self.how.construction is None or self._has_one_width:
             return ()
+        slots = self.how.slots
+        return unlike_widths.context_names(self._named[0], slots, self._shapes_by_widths)
+
+    @property
+    def _has_one_width(self) -> bool:
+        return self.instance is not None or self.takes_torchs or self.how.full_width
+
+    @cached_property
+    def _shapes_by_widths(self) -> Callable[[Mapping[str, int]], dict[str, tuple[int, ...]]]:
+        made, known = self.how.construction, dict[frozenset[Any], dict[str, tuple[int, ...]]]()
 
         def shapes_with(widths: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-            with suppress(CandidateError):
-                return weights.shapes_of(self.new(made, LayerSizes(12, 2), **widths))
-            return {}
+            asked, passed = frozenset(widths.items()), self.passed
+            if asked not in known:
+                known[asked] = {}
+                with suppress(CandidateError):
+                    layer = self.new(made or Construction(), unlike_widths.SMALL, **widths)
+                    known[asked] = weights.shapes_of(layer)
+                self.passed = passed  # what was built was no case
+            return known[asked]
 
-        try:
-            return unlike_widths.context_names(self._named[0], self.how.slots, shapes_with)
-        finally:
-            self.passed = passed  # what was built was no case
+        return shapes_with
 
     @property
     def says_batch_first(self) -> bool:
@@ -127,7 +138,7 @@ class InterpretedLayers(InstanceCalls):
         more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
         if LAYOUT_SWITCH in {p.name for p in self._named[0]}:
             more[LAYOUT_SWITCH] = problem.case.layout != "sequence_first"
-        more |= {**self.switches(problem), **self.value_widths, **self.context_widths}
+        more |= {**self.switches(problem), **self.head_widths, **self.context_widths}
         try:
             layer = self._new_with_biases(construction, sizes, more)
         except CandidateError as error:
@@ -225,9 +236,11 @@ class InterpretedLayers(InstanceCalls):
         sizes: Mapping[str, int],
     ) -> Array:
         """Return what a slot holds, of the widths that values or the context have."""
-        values = next(iter(self.value_widths.values()), 0)
-        if values and {*slot.parts} <= unlike_widths.PARTS:
-            return unlike_widths.with_narrow_values(values)(slot, problem, arrays, sizes)
+        if self.head_widths:
+            found = self.head_width_names[tuple(self.head_widths)]
+            width = found.width(next(iter(self.head_widths.values())), problem.num_heads)
+            if {*slot.parts} <= found.parts:
+                return unlike_widths.with_narrow_heads(width)(slot, problem, arrays, sizes)
         context = next(iter(self.context_widths.values()), 0)
         if context and not slot.bias and {*slot.parts} <= KEY_PARTS:
             sizes = {**sizes, "e": context}
