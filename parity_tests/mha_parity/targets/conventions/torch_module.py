@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
 
+PACKED = "in_proj_weight"
 PLAIN = Case(
     seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, layout="sequence_first"
 )  # fmt: skip
@@ -275,7 +276,8 @@ class TorchModule(InstanceCalls):
             names |= {"in_proj_bias", "out_proj.bias"} if problem.b_q is not None else set()
         zeros = np.zeros(3 * width, dtype=problem.dtype)
         plain |= {"in_proj_bias": zeros, "out_proj.bias": zeros[:width]}
-        return {name: array for name, array in plain.items() if name in names} | problem.state()
+        held = {name: array for name, array in plain.items() if name in names}
+        return held | _under(names, problem.state())
 
     def _options(self, problem: Problem, arguments: Arguments) -> Iterator[tuple[str, Any]]:
         """Yield the keywords of the call."""
@@ -300,6 +302,15 @@ class TorchModule(InstanceCalls):
             mask = np.zeros((case.queries, case.keys), dtype=bool)
         if mask is not None:
             yield "attn_mask", arguments.array("attn_mask", mask)
+
+
+def _under(names: set[str], state: dict[str, Array]) -> dict[str, Array]:
+    """Return weights as a layer has them: in three matrices for equal widths, too, or in one."""
+    separate = [f"{part}_proj_weight" for part in "qkv"]
+    if PACKED not in state or PACKED in names or not names.issuperset(separate):
+        return state
+    rest = {name: array for name, array in state.items() if name != PACKED}
+    return rest | dict(zip(separate, np.split(state[PACKED], 3), strict=True))
 
 
 _MASKS = ("bool2d", "float2d", "bool3d", "float3d")

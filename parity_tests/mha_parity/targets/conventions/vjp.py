@@ -35,7 +35,7 @@ def with_layer_gradients(call: Call, layer: Any, arguments: Arguments) -> Call:
     if problem.case.gradients == "no":
         return call
     given = arguments.library.from_numpy(lay_rows(problem)(cotangent(problem)))
-    named = partial(_canonical, problem)
+    named = partial(_of_layer, problem)
     if arguments.library.name == "torch":
         leaves = arguments.leaves | dict(layer.named_parameters())
         return dataclasses.replace(call, pull=arrays_pulled(autograd(given, leaves), named))
@@ -240,6 +240,18 @@ def _canonical(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
     if padding is not None and problem.case.layout == "unbatched" and padding.ndim == 1:
         rows["key_padding_mask"] = padding[None]
     return found | rows
+
+
+def _of_layer(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
+    """Return gradients of a layer like torch's in canonical layout, and under torch's names.
+
+    The layer may have three matrices where torch's has one for inputs of equal widths.
+    """
+    named = _canonical(problem, found)
+    separate = [f"{part}_proj_weight" for part in "qkv"]
+    if problem.case.projection == "separate" or not named.keys() >= {*separate}:
+        return named
+    return named | {"in_proj_weight": np.concatenate([named.pop(name) for name in separate])}
 
 
 def head_gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
