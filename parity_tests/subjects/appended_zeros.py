@@ -45,3 +45,23 @@ class AppendsNothing(AppendsZeros):
 
     def __init__(self, embed_dim, num_heads, add_zero_attn=False):
         super().__init__(embed_dim, num_heads)
+
+
+class NamedAsRows(AppendsZeros):
+    """Right.
+
+    hidden: boolean (N, S); True marks keys that may not be read.
+    """
+
+    def forward(self, query, key, value, hidden: torch.Tensor | None = None):
+        """Return (N, L, E)."""
+        return super().forward(query, key, value, hidden)
+
+
+class NamedAsRowsHidesZeros(NamedAsRows):
+    """Wrong: with padding the key of zeros is hidden too.
+
+    hidden: boolean (N, S); True marks keys that may not be read.
+    """
+
+    hides_zeros = True

@@ -19,7 +19,17 @@ def test_a_switch_of_zeros_is_tried() -> None:
     assert row.cases > 0
 
 
-@pytest.mark.parametrize("name", ["HidesZeros", "AppendsNothing"])
+def test_a_mask_that_is_named_as_rows_is_tried() -> None:
+    """Booleans by documentation are a mask, though `hidden` may be states, and tensors of floats.
+
+    Kills the annotation `Tensor` as a word against it.
+    """
+    verdict = judged("NamedAsRows")
+    assert verdict.outcome is Outcome.PASS, verdict
+    assert "not tried" not in verdict.sentence
+
+
+@pytest.mark.parametrize("name", ["HidesZeros", "AppendsNothing", "NamedAsRowsHidesZeros"])
 def test_zeros_that_are_hidden_or_lacking_fail(name: str) -> None:
     """No case without the switch shows it."""
     verdict = judged(name)

@@ -32,6 +32,7 @@ SAID = {
     "True for all tokens except padding": False,
     "True values attend": False,
     "True positions are ignored": True,
+    "True marks keys that may not be read": True,
     "True: this key must NOT be looked at. A row with everything blocked gives zeros.": True,
     "True means hidden; masked keys get exactly zero weight": True,
     "True where the key won\u2019t be attended": True,

@@ -49,7 +49,7 @@ _HIDES = re.compile(
 _KEEPS = re.compile(
     r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|look(s|ed|ing)? at"
     r"|influenc\w+|includ\w+"
-    r"|unmask\w*|tak(es?|ing) part|participat\w+|permit\w*|real|actual)\b",
+    r"|unmask\w*|tak(es?|ing) part|participat\w+|permit\w*|real|actual|be read)\b",
     re.IGNORECASE,
 )
 _INTEGERS = re.compile(
@@ -220,6 +220,15 @@ def documents_booleans(subject: Any, entry: Any, name: str) -> bool:
     others = _OTHER_ARRAYS.search(_BOOLEAN_ARRAY.sub("", annotated))
     marks = _BINARY.search(said) or (booleans and not others)
     return bool(marks) and not _FLOATS.search(said)
+
+
+def says_booleans(subject: Any, entry: Any, name: str) -> bool:
+    """Return whether documentation says of a parameter that it is boolean, whatever its annotation.
+
+    A `Tensor` may be one of floats, which is said of a mask, and decides nothing of rows.
+    """
+    said = _said_by_both(subject, entry, name)
+    return bool(_TYPE.search(said)) and not _FLOATS.search(said)
 
 
 def without_floats(

@@ -12,6 +12,7 @@ from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, ONE_SAMPLE, Role
 from mha_parity.targets.masks.documented import (
     documents_booleans,
+    says_booleans,
     with_documented_integers,
     without_floats,
 )
@@ -109,7 +110,8 @@ def _may_be_a_mask(convention: Convention, parameter: Parameter) -> bool:
     optional = parameter.default == "None"
     if parameter.role is Role.INPUT:
         subject, entry = convention.subject, convention.entry()
-        return optional and documents_booleans(subject, entry, parameter.name)
+        known = documents_booleans, says_booleans
+        return optional and any(each(subject, entry, parameter.name) for each in known)
     return parameter.role is Role.OTHER and (parameter.required or optional)
 
 
