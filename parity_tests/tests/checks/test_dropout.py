@@ -106,6 +106,21 @@ def test_right_gradients_with_dropout_pass(target: str) -> None:
     assert "gradients with dropout" in held(verdict)
 
 
+@pytest.mark.parametrize("name", ["by_seed", "by_generator", "in_training"])
+def test_functions_get_what_they_draw_from(name: str) -> None:
+    """A seed, a generator and the switch of training are passed, without which nothing drops."""
+    verdict = check_subject(f"seeded_dropout.py:{name}")
+    assert set() == failing(verdict)
+    assert {"dropout rescales", "dropout rate"} <= held(verdict)
+    assert "not tried" not in verdict.sentence
+
+
+@pytest.mark.parametrize("name", ["by_seed_keeps_size", "in_training_keeps_size"])
+def test_what_drops_with_a_seed_alone_is_judged(name: str) -> None:
+    """Kills a call in training that has no seed, or the switch of evaluation."""
+    assert {"dropout rescales"} == failing(check_subject(f"seeded_dropout.py:{name}"))
+
+
 def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold() -> None:
     """A layer that takes a dropout and ignores it passes; that it was not judged is seen."""
     verdict = check_subject("dropping.py:Ignores")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mha_parity.core.parameters import Role
-from mha_parity.targets.conventions.calls import Arguments
+from mha_parity.targets.conventions.calls import Arguments, with_arguments
 from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.parameters import role
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.interpreted import InterpretedCalls
 
 GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called
+_SEED = re.compile(r"(\w+_)?seed")
+_SOURCE = re.compile(
+    r"generator|rng|key|((dropout|drop|rng|prng|random|attn_dropout)_?)(key|rng|generator)"
+)
 
 
 def generator_argument(
@@ -31,6 +35,42 @@ def generator_argument(
         return {}
     taken = [name for name in GENERATORS if name in set(named)][:1]
     return {name: np.random.default_rng(problem.case.seed) for name in taken}
+
+
+def with_sources(convention: Convention, problem: Problem, call: Call) -> Call:
+    """Return the call with what it may draw random numbers from, where it would get nothing.
+
+    These are seeds, which are whole numbers, and parameters that are None by default: generators,
+    and keys of JAX. Without them some targets drop nothing.
+    """
+    named = convention.call_parameters
+    taken = {each.name for each in named[: len(call.args)]} | {*call.kwargs}
+    # Beside `value` a key is one of rows.
+    of_rows = {"key"} if "value" in {each.name for each in named} else set()
+    seed, library = problem.case.seed, convention.library.name
+    taken |= of_rows if library == "jax" else {"key"}
+    found: dict[str, Any] = {}
+    for each in named:
+        if each.name in taken or each.default is each.empty:
+            continue
+        if _SEED.fullmatch(each.name.lower()):
+            found[each.name] = seed
+        elif each.default is None and _SOURCE.fullmatch(each.name.lower()):
+            found[each.name] = _source(library, seed)
+    return with_arguments(call, named, found)
+
+
+def _source(library: str, seed: int) -> Any:
+    """Return what a library draws random numbers from."""
+    if library == "jax":
+        import jax
+
+        return jax.random.PRNGKey(seed)
+    if library == "torch":
+        import torch
+
+        return torch.Generator().manual_seed(seed)
+    return np.random.default_rng(seed)
 
 
 def with_dropout_passed(
@@ -46,8 +86,9 @@ def with_dropout_passed(
         return None
 
     def asked(training: bool) -> Call:
-        call = convention.prepare(problem)
-        return replace(call, kwargs={**call.kwargs, named[0]: p * training})
+        call = with_sources(convention, problem, convention.prepare(problem))
+        more = convention.modes(training=training) | {named[0]: p * training}
+        return with_arguments(call, convention.call_parameters, more)
 
     return asked
 
@@ -67,6 +108,7 @@ def with_layer_dropout(
     def asked(training: bool) -> Call:
         held = set_mode(layer, training) if has_modes(layer) else layer
         arguments = Arguments(problem, convention.library)
-        return convention.layer_call(held, arguments, training=training)
+        call = convention.layer_call(held, arguments, training=training)
+        return with_sources(convention, problem, call)
 
     return asked

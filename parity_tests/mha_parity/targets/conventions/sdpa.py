@@ -22,7 +22,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     split_result,
     swap_axes,
 )
-from mha_parity.targets.conventions.dropout_argument import generator_argument
+from mha_parity.targets.conventions.dropout_argument import with_sources
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.log_sum_exp import log_sum_exp_switches
 from mha_parity.targets.conventions.self_causal import take_as_causal
@@ -138,10 +138,8 @@ class SDPA(Convention):
             return None
 
         def asked(training: bool) -> Call:
-            call = self.prepare(problem)
-            more = generator_argument(self, self._called.named, problem) | {
-                "dropout_p": p * training
-            }
+            call = with_sources(self, problem, self.prepare(problem))
+            more = self.modes(training=training) | {"dropout_p": p * training}
             return replace(call, kwargs={**call.kwargs, **more})
 
         return asked
