@@ -30,6 +30,7 @@ judged = checks_of(FILE, cases=40, dtypes=("float64",))
         ("biased", "W_q, W_k, W_v, W_o applied as X @ W"),
         ("configured", "W_q, W_k, W_v, W_o applied as X @ W"),
         ("nested", "qkv, out applied as X @ W"),
+        ("nested_unsaid", "qkv, proj applied as X @ W"),
         ("within_another", "qkv, out applied as X @ W"),
         ("without_output", "wq, wk, wv applied as X @ W.T"),
         ("with_heads", "Wq, Wk, Wv, Wo applied as X @ W"),

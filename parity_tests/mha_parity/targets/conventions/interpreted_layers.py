@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
-from mha_parity.core.parameters import Role
+from mha_parity.core.parameters import Parameter, Role, Status
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.calls import Arguments, target_errors
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.core.target_facts import TargetFacts
     from mha_parity.targets.conventions.from_torch import Take
@@ -259,7 +258,14 @@ class InterpretedLayers(InstanceCalls):
     @property
     def facts(self) -> TargetFacts:
         """Facts that small calls showed, and whether its input is wider than its one head."""
-        return replace(super().facts, wider_input=self.widens)
+        facts, made = super().facts, self.how.construction
+        parts = () if made is None else made.positions_left_out
+        left_out = (
+            Parameter(name=name, of="part", role=Role.PART, status=Status.EXCLUDED)
+            for name in parts
+        )
+        listed = (*facts.parameters, *left_out)
+        return replace(facts, wider_input=self.widens, parameters=listed)
 
     @property
     def may_widen(self) -> bool:

@@ -30,6 +30,10 @@ _OF_PROJECTIONS = (
     "|keys?|values?|queries|to|hidden|model|all|params?|encoder|decoder"
 )
 _POSITIONS = "abs(olute)?|rel(ative)?|rot(ary)?|rope|alibi|sin(usoidal)?"
+_POSITIONS_SWITCHED = (
+    rf"^(use|with|has|is|add|apply|enable)_({_POSITIONS})(_|$)"
+    rf"|^({_POSITIONS})_?(pos\w*_?)?(emb|enc)"
+)
 # The first pattern found in a name (lower case) says what the argument may mean, likeliest first.
 _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
@@ -49,8 +53,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     # Of keys that are fewer than the rows they are made of: 1 leaves them all.
     (r"^(\w+_)?reduction(_ratio)?$|^sr_ratio$", ("one_row",)),
     # Switches of positions, which torch's layer does not know, are no widths of embeddings.
-    ((rf"flash|^(use|with|has|is|add)_({_POSITIONS})(_|$)"
-      rf"|^({_POSITIONS})_?(pos\w*_?)?(emb|enc)"), ("off",)),
+    (rf"flash|{_POSITIONS_SWITCHED}", ("off",)),
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
     (r"head.*(dim|width|chan|feat|_ch$)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
@@ -215,6 +218,11 @@ def alike_heads(
     alike = {name for name in widths if is_of_values(name) and given[name] in of_queries}
     fewer = {n for n, value in given.items() if counts_kv_heads(n) and value in heads}
     return frozenset(alike | fewer)
+
+
+def switches_positions(name: str) -> bool:
+    """Return whether a name is that of a switch of positions."""
+    return re.search(_POSITIONS_SWITCHED, snake_case(name)) is not None
 
 
 def is_of_values(name: str) -> bool:

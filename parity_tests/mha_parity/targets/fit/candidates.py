@@ -106,7 +106,7 @@ class Layers:
         """Yield how the class may be built, filled and called."""
         for how in all_constructions(self.kind, parameters.of_callable(self.kind)):
             sizes = LayerSizes(SMALL.embed_dim, SMALL.heads_count)
-            if self.is_built and how.last_resort:
+            if self.is_built and how.last_resort and not how.positions_left_out:
                 continue
             try:
                 construction, layer = self._built(how, sizes)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from mha_parity.targets.fit import weights_by_name
-from mha_parity.targets.fit.argument_meanings import LENGTH, PACKED, LayerSizes, meanings
+from mha_parity.targets.fit.argument_meanings import (
+    LENGTH,
+    PACKED,
+    LayerSizes,
+    meanings,
+    switches_positions,
+)
 from mha_parity.targets.fit.configurations import GIVEN, RecordingConfig, configuration
 from mha_parity.targets.fit.names import bias_parts
 from mha_parity.targets.fit.names_in_code import methods_called, names_called, strings_compared
@@ -47,7 +53,8 @@ class Construction:
     methods: frozenset[str] = frozenset()  # of a configuration of any name
     # By how much a call is longer than its layer is built for, None where calls may be shorter.
     longer_by: int | None = None
-    last_resort: bool = False  # for a class that cannot be built otherwise
+    # For a class that cannot be built otherwise, or is no attention with its positions.
+    last_resort: bool = False
     inner: InnerAttention | None = None
     asked: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -88,6 +95,12 @@ class Construction:
         """The switch without which it is not built, and by which keys are the queries, if any."""
         named = (n for n, meaning in self.meanings if meaning == "on" and SELF.search(n))
         return next(named, "") if self.last_resort else ""
+
+    @property
+    def positions_left_out(self) -> tuple[str, ...]:
+        """The switches of positions that it has by default, and is built without."""
+        off = (name for name, meaning in self.meanings if meaning == "off")
+        return tuple(filter(switches_positions, off)) if self.last_resort else ()
 
     def has(self, *wanted: str) -> bool:
         """Return whether an argument has one of these meanings, or may have in a configuration."""
@@ -237,9 +250,13 @@ def _optional_words(
 
 
 def _other_switches(named: Sequence[inspect.Parameter]) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Yield each switch whose name has no meaning here, the other way than it is by default."""
+    """Yield each switch whose name has no meaning here, the other way than it is by default.
+
+    And one of positions that is on: torch's layer knows none.
+    """
     for each in named:
-        if isinstance(each.default, bool) and not meanings(each.name):
+        of_positions = each.default is True and switches_positions(each.name)
+        if isinstance(each.default, bool) and (of_positions or not meanings(each.name)):
             yield ((each.name, "off" if each.default else "on"),)
 
 

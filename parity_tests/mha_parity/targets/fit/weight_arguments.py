@@ -27,6 +27,8 @@ _AROUND = re.compile(
     re.IGNORECASE,
 )
 TORCHS_PACKED = "in_proj_weight"
+# A key of a dictionary of weights that says of no input that it is projected.
+_A_PROJECTION = re.compile(r"proj|projection|dense")
 TORCHS_ARRAYS = (
     (TORCHS_PACKED, names.ROWS), ("in_proj_bias", names.ROWS),
     ("out_proj.weight", ("out",)), ("out_proj.bias", ("out",)),
@@ -91,7 +93,11 @@ def in_dictionary(keys: Sequence[str]) -> Iterator[WeightArgument]:
 
 
 def _by_key(keys: Sequence[str]) -> Iterator[WeightArgument]:
-    named = [key for key in keys if _key_parts(key)]
+    parts_of = {key: _key_parts(key) for key in keys}
+    unsaid = [key for key in keys if _A_PROJECTION.fullmatch(key.lower())]
+    if ("out",) not in parts_of.values() and len(unsaid) == 1:  # the one beside q, k and v
+        parts_of[unsaid[0]] = ("out",)
+    named = [key for key in keys if parts_of[key]]
     if put_together := [key for key in named if not key.isidentifier()]:
         named = put_together  # what they begin with is no key
     if TORCHS_PACKED in keys:
@@ -99,14 +105,14 @@ def _by_key(keys: Sequence[str]) -> Iterator[WeightArgument]:
         yield WeightArgument((*names.ROWS, "out"), ("phd", "e"), "params", entries=entries)
     weighed = [key for key in named if not _is_bias(key)]
     leaves = [(w, b) for w in _LEAF_WEIGHTS for b in _LEAF_BIASES if {w, b} <= set(keys)]
-    if not set(names.ROWS) <= {part for key in weighed for part in _key_parts(key)}:
+    if not set(names.ROWS) <= {part for key in weighed for part in parts_of[key]}:
         return
-    outs = frozenset(key for key in weighed if _key_parts(key) == ("out",))
+    outs = frozenset(key for key in weighed if parts_of[key] == ("out",))
     for left_out in dict.fromkeys((frozenset[str](), outs)):
         chosen = [key for key in named if key not in left_out]
         ways = ("xw", "xwt", "heads", "all heads", SPLIT, ROWS_FIRST)
         for way in ("dict",) if leaves else ways:
-            given = [(key, _given(key, _key_parts(key), way, "phd")) for key in chosen]
+            given = [(key, _given(key, parts_of[key], way, "phd")) for key in chosen]
             held = tuple(
                 (key, replace(each, leaves=(leaves or [each.leaves])[0])) for key, each in given
             )
