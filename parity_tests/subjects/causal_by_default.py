@@ -51,3 +51,12 @@ class PaddingHidesAlone(BothHide):
     def visible(self, length, valid):
         """Return which keys each row sees."""
         return super().visible(length, None) if valid is None else valid[:, None, None, :]
+
+
+def of_an_offset(q, k, v, causal_offset=None):
+    """Attend over (N, H, L, D), query i to keys 0 … i + causal_offset: right, with a number."""
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    if causal_offset is not None:
+        places = torch.arange(k.shape[-2]) - torch.arange(q.shape[-2])[:, None]
+        scores = scores.masked_fill(places > causal_offset, -torch.inf)
+    return scores.softmax(-1) @ v

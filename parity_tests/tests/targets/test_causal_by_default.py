@@ -38,3 +38,10 @@ def test_padding_in_the_place_of_the_causal_rule_fails() -> None:
     verdict = judged("PaddingHidesAlone", diagnose=True)
     assert Outcome.FAIL == verdict.outcome, verdict
     assert ["masks-last-wins"] == [each.bug for each in verdict.diagnosis]
+
+
+def test_a_number_is_no_switch() -> None:
+    """`causal_offset=None` hides nothing, and 0 and 1 both do. Kills False as what None is."""
+    verdict = judged("of_an_offset")
+    assert Outcome.INCONCLUSIVE == verdict.outcome, verdict
+    assert "no case passed `causal_offset`" in verdict.sentence

@@ -102,6 +102,10 @@ class MaskExperiment:
             return error.severity != "crash"
         return True
 
+    def departs(self, shown: Array) -> bool:
+        """Return whether weights are not those of a call without a mask."""
+        return bool(np.abs(shown - self.plain).max() > SILENT)
+
     def effect(self, shown: Array) -> Array:
         """Return the change of the logarithms of all weights, each row's mean taken off."""
         return self.centred(log_ratio(shown, self.plain))
