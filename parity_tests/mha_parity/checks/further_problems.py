@@ -16,6 +16,7 @@ from mha_parity.checks import (
     masks_of_rows,
     nonfinite_inputs,
     rejected_inputs,
+    segments,
     tile_sizes,
     value_widths,
     windows,
@@ -42,6 +43,7 @@ CHECKS: Mapping[str, str] = MappingProxyType({
     **context_widths.CHECKS,
     **causal_lengths.CHECKS,
     **masks_of_rows.CHECKS,
+    **segments.CHECKS,
 })  # fmt: skip
 
 # Of a check, and of what a finding says, which comes first.
@@ -57,6 +59,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
             context_widths,
             causal_lengths,
             masks_of_rows,
+            segments,
         )
     }
     | {dropout.OTHER_WEIGHTS: dropout.AS_IN_EVALUATION}
@@ -96,6 +99,7 @@ def further_checks(
     yield context_widths.NAME, context_widths.check_context_widths(bound, problem, number)
     yield causal_lengths.NAME, causal_lengths.check_causal_lengths(bound, problem, number)
     yield masks_of_rows.NAME, masks_of_rows.check_masks_of_rows(bound, problem, number)
+    yield segments.NAME, segments.check_segments(bound, problem, number)
 
 
 def _until_refused(findings: Iterator[str]) -> Iterator[str]:

@@ -51,6 +51,11 @@ _SIZE = re.compile(
 )
 
 
+# Numbers of the sequences that lie behind one another in a row of a batch.
+_SEGMENTS = re.compile(
+    r"((q|k|kv|query|key)_)?(seg(ment)?s?|doc(ument)?s?|seq(uence)?|block|example)_?ids?"
+    r"|segments|segmentation"
+)
 _KEPT = re.compile(r"(k|v|keys?|values?)_cache")
 _A_SWITCH = re.compile(r"^(use_|with_)?mask(ed|ing)?$")
 # Masks of calls that are None by default; as a number `keep` is a rate of dropout.
@@ -71,6 +76,11 @@ MODES = {
 }  # fmt: skip
 
 
+def numbers_segments(name: str) -> bool:
+    """Return whether a name is that of the number of each row's segment."""
+    return _SEGMENTS.fullmatch(snake_case(name)) is not None
+
+
 def _pads(name: str, unset: bool) -> bool:
     """Return whether a parameter without a default, or None, marks padding by its name."""
     return unset and _PADS.fullmatch(name) is not None
@@ -87,7 +97,8 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     if certain := next(of_call, Role.INPUT if of == "call" and rows else None):
         return certain
     unset = default is None or required
-    if of == "call" and ((default is None and _MARKS.fullmatch(plain)) or _pads(plain, unset)):
+    marks = (default is None and _MARKS.fullmatch(plain)) or _pads(plain, unset)
+    if of == "call" and (marks or numbers_segments(name)):
         return Role.MASK
     found = next((each for each, pattern in _BY_NAME if re.search(pattern, plain)), None)
     if found is Role.MASK and switch and _OF_A_MASK.search(plain):

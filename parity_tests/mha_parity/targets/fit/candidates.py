@@ -18,7 +18,6 @@ from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
-from mha_parity.targets.fit.documented_layout import documents_heads
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
     OF_CONVOLUTIONS,
@@ -26,7 +25,7 @@ from mha_parity.targets.fit.interpretation import (
     OWN_CHANNELS,
     Interpretation,
 )
-from mha_parity.targets.fit.layouts import layouts_of
+from mha_parity.targets.fit.layouts import layouts_of, may_have_heads
 from mha_parity.targets.fit.names_in_code import (
     globals_read,
     keys_read,
@@ -78,7 +77,7 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
             layouts_of(function), key=lambda each: (each[1] in OF_HEADS) == bool(roles.heads)
         ):
             heads = arrangement in OF_HEADS
-            if heads and (roles.weights or (roles.heads and not documents_heads(function))):
+            if heads and not may_have_heads(function, roles):
                 continue
             many_heads = many or heads
             if arrangement not in OF_CONVOLUTIONS | OF_ONE_INPUT | {"grid"}:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit.documented_layout import (
+    documents_heads,
     documents_heads_first,
     documents_samples_first,
     documents_samples_of_heads,
 )
 from mha_parity.targets.fit.interpretation import ALONG_ONE_AXIS, LAYOUTS, OF_HEADS
+
+if TYPE_CHECKING:
+    from mha_parity.targets.fit.roles import ParameterAssignment
 
 # Along one axis of positions is tried where the grid is answered (`along_one_axis`). Heads before
 # samples are told from heads behind them by masks alone, which a documentation has to say.
@@ -27,6 +31,11 @@ def layouts_of(subject: Any) -> tuple[tuple[str, str], ...]:
         for layout, arrangement in _TRIED_FIRST
         if layout == "batch_first" or arrangement not in never_first
     )
+
+
+def may_have_heads(function: Any, roles: ParameterAssignment) -> bool:
+    """Return whether a function may take heads as an axis: what gets their number by its words."""
+    return not roles.weights and (not roles.heads or documents_heads(function))
 
 
 def _never_first(subject: Any) -> frozenset[str]:

@@ -1,0 +1,74 @@
+"""Check several sequences in one sample, where a call takes the number of each row's segment.
+
+Rows see the keys of their own segment alone: each should be what it is where its segment is asked
+as a sequence of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
+from mha_parity.checks.plain_sequence import plain_sequence
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import describe_difference
+from mha_parity.targets.attribution import refuses
+from mha_parity.targets.conventions.cached_calls import rows
+from mha_parity.targets.conventions.window_calls import alike
+from mha_parity.targets.parameters import numbers_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+NAME = "segments"
+CHECKS = {NAME: "rows see the keys of their own segment, and no others"}
+REMEDY = "hide key j from row i where their segments have different numbers, whichever is larger"
+HEAD_DIM = 4
+# Of each sample in turn, where its segments begin; the last one ends with the rows.
+STARTS = ((0, 2, 5), (0, 4), (0, 1, 2))
+LENGTH = 7
+
+
+def check_segments(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
+    """Yield the finding on a small problem, of the kind of ``problem``, with segments.
+
+    ``number`` is that of the case among those for which this is asked. A call that raises leaves
+    the parameter untried.
+    """
+    keys = [f"call.{each.name}" for each in bound.call_parameters if numbers_segments(each.name)]
+    if not keys:
+        return
+    whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=bound.hides_future)
+    if whole is None:
+        return
+    starts = [STARTS[(number + n) % len(STARTS)] for n in range(whole.case.batch)]
+    ids = np.array([np.searchsorted(each, range(LENGTH), side="right") for each in starts])
+    given = ids[0] if whole.case.layout == "unbatched" else ids
+    try:
+        found = bound.answer_with(whole, dict.fromkeys(keys, given)).output
+    except CandidateError as error:
+        if not refuses(error):
+            yield f"{NAME}: with segments of several rows it {error}."
+        return
+    yield NAME
+    for sample, begun in enumerate(starts):
+        for start, stop in zip(begun, (*begun[1:], LENGTH), strict=True):
+            own = rows(whole, start, stop)
+            expected = bound(own).output[sample]
+            if alike(expected, found[sample, start:stop]):
+                continue
+            listed = f"rows {start} to {stop - 1}" if stop - start > 1 else f"row {start}"
+            said = f"{listed} of sample {sample} as one of {len(begun)} segments"
+            tell_compared(
+                NAME,
+                ComparedCall("the rows of a segment alone", own, expected[None]),
+                ComparedCall(said, whole, found[sample : sample + 1]),
+            )
+            difference = describe_difference(expected, found[sample, start:stop])
+            yield f"{NAME}: {difference} from a sequence of their own, asked with {said}."
+            return
