@@ -95,6 +95,11 @@ class CaseResult:
         """Whether the answer fails by nothing but wrong numbers."""
         return self._fails_by == {Severity.WRONG}
 
+    def fails_by_numbers_and(self, check: str) -> bool:
+        """Whether the case fails by wrong numbers, or by this check, and by nothing else."""
+        others = (each for each in self.check_results if each.check != check)
+        return {each.severity for each in others if each.severity.fails} <= {Severity.WRONG}
+
     @property
     def only_timed_out(self) -> bool:
         """Whether the case fails by nothing but the time that its calls took."""

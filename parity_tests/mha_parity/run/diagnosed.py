@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mha_parity.checks.call_effects import LAYOUT
 from mha_parity.core.features import DTYPES, PLAIN
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.judging.by_float32 import INSIDE
@@ -144,7 +145,9 @@ def _besides(
     Where there is no such failure, a sure name says more of what is capped.
     """
     rest = [each for each in failing if not each.right_by_float32]
-    wide = [each for each in rest if each.case.dtype == "float64" and each.fails_by_numbers]
+    # Of another memory layout the roundings of float32 are others, too.
+    of_float64 = (each for each in rest if each.case.dtype == "float64")
+    wide = [each for each in of_float64 if each.fails_by_numbers_and(LAYOUT)]
     cases = [each.case.replace(dtype=INSIDE) for each in wide[:FAILURES]]
     others = [each for each in rest if each not in wide]
     others += [each for each in run_cases(candidate, cases, settings) if each.fails]

@@ -171,6 +171,7 @@ def test_a_mask_that_is_understood_of_one_sample_alone_is_untried() -> None:
         ("mask: (b, n, n), viewed as (b, 1, n, n)", [("N", "L", "S")]),
         ("mask: (b, s, 1) or [num_queries, num_keys]", [("N", "S", "1"), ("L", "S")]),
         ("mask: (b, n, n), weights: (b, h, n, n)", [("N", "L", "S")]),
+        ("mask: added; (L, S) for all, or (N, L, S) one per sample", [("L", "S"), ("N", "L", "S")]),
         ("mask: (B, L, E)", []),
         ("other: (B, L, L)", []),
     ],

@@ -105,7 +105,9 @@ _ASIDE = re.compile(r"\([^()]*\)")
 _TUPLE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 # What stands between two shapes of which either is taken.
 _OR = re.compile(
-    r"\s*(,|/|or|and)+\s*(or|a|of|shape|broadcastable|broadcasts|to|\s)*", re.IGNORECASE
+    r"\s*(for (all|every|each)( \w+)?)?\s*(,|/|or|and)+"
+    r"\s*(or|a|of|shape|broadcastable|broadcasts|to|\s)*",
+    re.IGNORECASE,
 )
 # Axes by their words; the last lengths are those of keys, others those of queries.
 _AXES = (
@@ -127,6 +129,7 @@ _WITHIN = re.compile(
     r"|internal)",
     re.IGNORECASE,
 )
+_ADDED_TO = re.compile(r"\badd(ed|s|itive)? to the (\w+ )?(scores?|logits)\b", re.IGNORECASE)
 # What is said of several masks at once.
 _ALL_MASKS = re.compile(
     r"\b(?:both|all|each|two)\b[^.]*\bmasks\b[^.]*(?=\.|$)"
@@ -276,7 +279,7 @@ def demanded_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
     """
     said = _said_by_both(subject, entry, name)
     shapes = _shapes_by_words(said)
-    if _WITHIN.search(said) or len({*map(len, shapes)}) < len(shapes):
+    if _WITHIN.search(_ADDED_TO.sub(" ", said)) or len({*map(len, shapes)}) < len(shapes):
         return ()
     if len(shapes) == 1:
         return tuple(shapes)

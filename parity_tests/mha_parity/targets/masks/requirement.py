@@ -11,6 +11,7 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets.fit.names import snake_case
 from mha_parity.targets.masks.documented import (
     demanded_shapes,
+    documented_added,
     documented_hides,
     documented_shapes,
     documents_booleans,
@@ -52,6 +53,7 @@ class MaskRequirement:
     the shapes that the target documents, which are judged where its calls take them. ``demanded``:
     the one shape that it documents, which is judged though calls raise. ``otherwise``: whether True
     hides by what it says of a mask of booleans or of integers, where trials show no meaning of one.
+    ``documents_added``: whether it documents floats that are added.
     ``last``: whether its documentation aligns the causal rule at the last query and key.
     """
 
@@ -63,6 +65,7 @@ class MaskRequirement:
     documented: tuple[Axes, ...] = ()
     demanded: tuple[Axes, ...] = ()
     otherwise: bool | None = None
+    documents_added: bool = False
     last: bool | None = None
 
     @property
@@ -98,7 +101,10 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
     found = by_documentation(convention, name) or named
     otherwise = documented_hides(subject, entry, name) if marks else None
     demanded = demanded_shapes(subject, entry, name)
-    return replace(found, documented=shapes, demanded=demanded, otherwise=otherwise)
+    return replace(
+        found, documented=shapes, demanded=demanded, otherwise=otherwise,
+        documents_added=documented_added(subject, name),
+    )  # fmt: skip
 
 
 def by_documentation(convention: Convention, name: str) -> MaskRequirement | None:

@@ -292,8 +292,8 @@ class _Search:
     def _documented(self, found: list[MaskFormat], known: set[Axes]) -> list[MaskFormat]:
         """Return the documented shapes that a call takes, though other shapes alone fit."""
         shapes = [s for s in self._asked.documented if s in self._answered and s not in known]
-        first = next((each for each in found if each.kind != ADDED), None)
-        return [replace(first, axes=axes, fit=0.0) for axes in shapes if first is not None]
+        marks = [e for e in found if self._asked.documents_added or e.kind != ADDED][:1]
+        return [replace(first, axes=axes, fit=0.0) for first in marks for axes in shapes]
 
     def _one_of_heads(self, axes: Axes) -> bool:
         """Whether a shape has an axis of heads that no other axis is broadcast against."""
