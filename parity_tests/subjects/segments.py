@@ -58,5 +58,5 @@ class SeesNeighbours(Segmented):
     """Wrong: rows see the segments next to their own, too."""
 
     def unlike(self, ids):
-        """Return which pairs of rows are of segments further apart."""
+        """Return which pairs of rows are of segments that are no neighbours."""
         return (ids[:, :, None] - ids[:, None]).abs() > 1

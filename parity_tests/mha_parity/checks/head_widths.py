@@ -51,7 +51,8 @@ def check_head_widths(bound: Convention, problem: Problem, number: int) -> Itera
     narrow = with_channels(whole, found.parts)
     equal = narrow.replace(w_q=_larger(narrow.w_q), b_q=_larger(narrow.b_q))
     other = OtherWidth("head_widths", names, found.size(NARROW, whole.num_heads), "heads")
-    of = f"queries of width {whole.query.shape[-1]} in {whole.num_heads} heads"
+    heads = "1 head" if whole.num_heads == 1 else f"{whole.num_heads} heads"
+    of = f"queries of width {whole.query.shape[-1]} in {heads}"
     yield from width_findings(bound, other, narrow, (equal, bound(equal).output), NAME, of)
 
 

@@ -29,7 +29,7 @@ NAME = "segments"
 CHECKS = {NAME: "rows see the keys of their own segment, and no others"}
 REMEDY = "hide key j from row i where their segments have different numbers, whichever is larger"
 HEAD_DIM = 4
-# Of each sample in turn, where its segments begin; the last one ends with the rows.
+# Where the segments of samples begin, sample by sample; the last one ends with the rows.
 STARTS = ((0, 2, 5), (0, 4), (0, 1, 2))
 LENGTH = 7
 

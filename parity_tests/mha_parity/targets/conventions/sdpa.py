@@ -27,6 +27,7 @@ from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.log_sum_exp import log_sum_exp_switches
 from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import Signature, signature
+from mha_parity.targets.fit.documented_layout import documentation
 from mha_parity.targets.masks.documented import documented_added
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class SDPA(Convention):
         self._adds = masked and documented_added(self.subject, "attn_mask")
         if self._adds:
             self.remarks = (*self.remarks, ADDS)
+        self._broadcasts = "broadcast" in documentation(self.subject)
         causal = ("causal",) if masked or (takes("is_causal") and not more) else ()
         if not causal:  # masks of other names are searched for, and torch's next to them
             self.own_masks = frozenset()
@@ -179,8 +181,13 @@ class SDPA(Convention):
             yield "enable_gqa", True
 
     def _mask(self, problem: Problem) -> Array:
-        """Return one mask of all: (L, S) where it is that alone, else (N, H or 1, L, S)."""
+        """Return one mask of all: (L, S) where it is that alone, else (N, H or 1, L or 1, S)."""
         mask = joined_mask(problem)
+        alike = problem.attn_mask is None and not problem.is_causal
+        # Of a mask that may be broadcast one row is enough, where all are alike: asked of each
+        # second case.
+        if alike and self._broadcasts and mask.dtype == np.bool_ and problem.case.seed % 2:
+            mask = mask[..., :1, :]
         if mask.dtype == np.bool_ and self._adds:
             mask = np.where(mask, -np.inf, 0).astype(problem.dtype)
         elif mask.dtype == np.bool_:

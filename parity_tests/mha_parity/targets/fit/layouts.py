@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.roles import ParameterAssignment
 
 # Along one axis of positions is tried where the grid is answered (`along_one_axis`). Heads before
-# samples are told from heads behind them by masks alone, which a documentation has to say.
+# samples differ from heads behind them by masks alone, so that a documentation has to say which.
 _TRIED_FIRST = tuple(each for each in LAYOUTS if each[1] not in {*ALONG_ONE_AXIS, "heads_first"})
 
 

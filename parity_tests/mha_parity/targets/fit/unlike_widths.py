@@ -74,7 +74,7 @@ def _is_of_keys(
 
 @dataclass(frozen=True, slots=True)
 class HeadWidth:
-    """What parameters for the width of heads are for: these projections, by head or in total."""
+    """Projections that parameters set the width of heads of, by head or in total."""
 
     parts: frozenset[str]
     in_total: bool = False
