@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 STATUS_EVERY = 0.5  # seconds
 LINE_EVERY = 10.0  # seconds between plain lines, so that a log stays readable
+START_EVERY = 10.0  # the same before the first step
 
 
 class Steps:
@@ -101,6 +103,27 @@ def counted(items: Iterable[Item], tick: Callable[[int, int], None], total: int)
 
 
 @contextmanager
+def _lines_before(steps: Steps) -> Iterator[None]:
+    """Write a line to stderr every ten seconds until the first step is noted.
+
+    The small calls of a target that compiles take minutes.
+    """
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.wait(START_EVERY) and not steps.place:
+            sys.stderr.write(f"{steps.description()}\n")
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+@contextmanager
 def progress(
     console: Console,
     what: str,
@@ -124,8 +147,10 @@ def progress(
         steps = Steps(what, phase, unit) if bar.disable else BarSteps(bar, what, phase, unit)
         if status:
             steps = StatusSteps(status, what, phase, unit)
+        plain = bar.disable and not status
         try:
-            yield steps
+            with _lines_before(steps) if plain else nullcontext():
+                yield steps
         except KeyboardInterrupt as stop:
             raise KeyboardInterrupt(steps.place or steps.description()) from stop
         finally:

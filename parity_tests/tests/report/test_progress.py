@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 
 import pytest
 from rich.console import Console
@@ -51,3 +52,22 @@ def test_progress_on_a_terminal_that_draws_nothing_is_lines(
     with progress(Console(file=io.StringIO(), force_terminal=True), "x:f") as tick:
         tick(2, 4)
     assert "judging x:f: 2 of 4 cases\n" == capsys.readouterr().err
+
+
+def test_a_long_start_is_said_off_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Small calls before the first case leave a line, and none behind it. Kills a silent start."""
+    monkeypatch.setattr("mha_parity.report.progress.START_EVERY", 0.01)
+    with progress(Console(file=io.StringIO()), "x:f") as tick:
+        end = time.monotonic() + 10
+        lines = ""
+        while not lines and time.monotonic() < end:
+            time.sleep(0.01)
+            lines = capsys.readouterr().err
+        assert {"starting x:f"} == {*lines.splitlines()}
+        tick(0, 9)
+        time.sleep(0.05)
+        capsys.readouterr()
+        time.sleep(0.05)
+        assert not capsys.readouterr().err
