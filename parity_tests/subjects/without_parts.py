@@ -93,6 +93,33 @@ class UnscaledRotary(NormedRotary):
         return self.merged(scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0))
 
 
+def alibi(heads, length, dtype):
+    """Return what is added to the scores, by head and by distance."""
+    slopes = 2.0 ** -torch.arange(1, heads + 1, dtype=dtype)
+    places = torch.arange(length, dtype=dtype)
+    return slopes[:, None, None] * -(places[:, None] - places).abs()
+
+
+class Alibi(Layer):
+    """A bias of distances is added to the scores."""
+
+    def with_bias(self, scores, bias):
+        return scores + bias
+
+    def forward(self, x):
+        q, k, v = self.qkv(x)
+        bias = alibi(self.num_heads, x.shape[1], x.dtype)
+        scores = self.with_bias(q @ k.mT / self.head_dim**0.5, bias)
+        return self.merged(scores.softmax(-1) @ v)
+
+
+class AlibiMultiplied(Alibi):
+    """The scores are multiplied by it, which is not what zeros stand for."""
+
+    def with_bias(self, scores, bias):
+        return scores * bias
+
+
 class ByModule(Layer):
     """A module within turns q and k, by its call and by a method of its own."""
 

@@ -28,6 +28,7 @@ ROTARY = ("rotary", "q_norm", "k_norm")
         ("OneNorm", ("q_norm", "k_norm")),
         ("OfBase", ROTARY),
         ("ByObject", ("by_object",)),
+        ("Alibi", ("alibi",)),
     ],
 )
 def test_the_rest_is_judged_where_a_part_returns_what_it_is_given(
@@ -57,12 +58,19 @@ def test_what_is_wrong_beside_the_part_fails() -> None:
         ("ByModule", "--without rope judges the rest"),
         ("ByStaticMethod", "--without rotate_half judges the rest"),
         ("built", "--without rope judges the rest"),
+        ("Alibi", "--without alibi judges the rest"),
     ],
 )
 def test_a_refusal_names_the_part_to_take_out(name: str, said: str) -> None:
     """Trials showed that the rest is attention, or the name of the part says what it is."""
     with pytest.raises(TargetError, match=re.escape(said)):
         judged(name)
+
+
+def test_zeros_stand_for_what_is_added_alone() -> None:
+    """What is multiplied by a bias is no attention with zeros in its place, and stays refused."""
+    with pytest.raises(TargetError, match="`alibi` has no counterpart"):
+        judged("AlibiMultiplied", without=("alibi",))
 
 
 def test_norms_of_queries_and_keys_are_named_beside_what_is_taken_out() -> None:

@@ -4,6 +4,7 @@ With rotary positions or norms of queries and keys an attention has no counterpa
 them it has one. ``--without`` names such parts: methods of the class, functions that its module
 names, or modules within the layer. A part is called once for each way in which its arguments are
 passed, with copies, since the shapes of what it returns say which of its arguments stand for that.
+Zeros stand for what is added to the scores, by its name.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ _ENTRIES = ("__init__", "forward", "__call__", "call")
 _LIBRARIES = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
 # Names of what turns or shifts rows, beside the rows; it may have the shape of one sample's rows.
 _TABLE = re.compile(r"cos|sin|freq|angle|theta|pos|table|emb", re.IGNORECASE)
+
+
+# Names of what is added to the scores.
+_ADDED = re.compile(r"alibi|bias|slopes", re.IGNORECASE)
 
 
 class Bypass:
@@ -180,6 +185,8 @@ class Bypass:
         if key not in self._places:
             result = function(*map(_copied, args), **{key: _copied(kwargs[key]) for key in kwargs})
             places = _places(result, given, _names_of(function, len(args), kwargs))
+            if places is None and _is_added(name, result):
+                places = ()
             if places is None:
                 self.unlike.setdefault(name)
                 return function(*args, **kwargs)
@@ -188,6 +195,8 @@ class Bypass:
         places = self._places[key]
         if isinstance(places, int):
             return given[places]
+        if not places:
+            return _zeros_like(function(*args, **kwargs))
         return tuple(given[place] for place in places)
 
     def _passing_on(self, function: Any, name: str) -> Any:
@@ -319,6 +328,22 @@ def _places(
         left.remove(place)
         places.append(place)
     return tuple(places) if several else places[0]
+
+
+def _is_added(name: str, result: Any) -> bool:
+    """Return whether a part makes floats of several axes that are added to the scores, by its name.
+
+    Zeros stand for them. Where they are not added, the cases show it.
+    """
+    axes, kind = len(getattr(result, "shape", ())), str(getattr(result, "dtype", ""))
+    return _ADDED.search(name) is not None and axes > 1 and "float" in kind
+
+
+def _zeros_like(array: Any) -> Any:
+    if hasattr(array, "new_zeros"):
+        return array.new_zeros(array.shape)
+    library: Any = np if isinstance(array, np.ndarray) else sys.modules["jax.numpy"]
+    return library.zeros_like(array)
 
 
 def _is_floating(value: Any) -> bool:
