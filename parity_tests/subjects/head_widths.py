@@ -5,7 +5,7 @@ from torch import nn
 
 __all__ = [
     "InTotal", "InTotalScaledByRows", "OfRows", "Optional", "OptionalScaledByValues", "Packed",
-    "ScaledByRows", "Uncut",
+    "ScaledByRows", "Uncut", "WithoutOutput",
 ]  # fmt: skip
 
 
@@ -89,6 +89,20 @@ class OptionalScaledByValues(Optional):
     def scale(self):
         """Return the root of the wrong width."""
         return self.vo_size**0.5
+
+
+class WithoutOutput(nn.Module):
+    """Right: its output is as wide as its one head, which no projection follows."""
+
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.w_query, self.w_key, self.w_value = (nn.Linear(d_in, d_out) for _ in range(3))
+
+    def forward(self, x):
+        """Return (N, L, d_out)."""
+        keys = self.w_key(x)
+        scores = self.w_query(x) @ keys.mT / keys.shape[-1] ** 0.5
+        return scores.softmax(-1) @ self.w_value(x)
 
 
 class InTotal(Packed):

@@ -48,3 +48,10 @@ def test_heads_of_another_width_that_are_not_served_are_no_failure() -> None:
     verdict = judged("OfRows")
     assert Outcome.PASS is verdict.outcome, verdict
     assert not any("another width" in note for note in verdict.notes), verdict.notes
+
+
+def test_a_layer_without_an_output_projection_is_not_asked() -> None:
+    """Its output would be narrower, too. Kills a comparison of outputs of unlike widths."""
+    verdict = judged("WithoutOutput")
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert not [row for row in verdict.checks if NAME == row.name and row.cases]

@@ -127,7 +127,10 @@ def _width_of_heads(
     if not changed:
         return None
     held = {slot.path: slot for slot in slots}
-    tried = (HeadWidth(parts, total) for total in (False, True) for parts in OF_HEADS)
+    # Without a projection of the output narrower values make narrower rows of it.
+    projected = any(slot.parts == ("out",) for slot in held.values())
+    parted = [parts for parts in OF_HEADS if projected or not parts & PARTS]
+    tried = (HeadWidth(parts, total) for total in (False, True) for parts in parted)
     return next((each for each in tried if _are_cut(plain, changed, held, each)), None)
 
 
