@@ -43,7 +43,8 @@ def check_head_widths(bound: Convention, problem: Problem, number: int) -> Itera
     of_queries = [e for e in bound.head_width_names.items() if e[1].parts >= QUERIES]
     if not of_queries:
         return
-    names, found = of_queries[number % len(of_queries)]
+    place = number // SELDOM if bound.facts.compiles else number
+    names, found = of_queries[place % len(of_queries)]
     whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=bound.hides_future)
     # Key heads that are shared, or own channels of each head, are cut by the width of query heads.
     if whole is None or (whole.case.kv_heads, whole.case.projection) != ("equal", "packed"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from mha_parity.core.features import AXES, label
@@ -45,12 +46,19 @@ def accuracy_sentence(verdict: Verdict) -> str:
     if median.dtype == worst.dtype:
         return (
             f"error {median.median_times_torch:.2f} times torch's in the median, "
-            f"{worst.worst_times_torch:.2f} times at worst ({median.dtype})"
+            f"{_at_worst(worst)} ({median.dtype})"
         )
     return (
         f"error at most {median.median_times_torch:.2f} times torch's in the median "
-        f"({median.dtype}), {worst.worst_times_torch:.2f} times at worst ({worst.dtype})"
+        f"({median.dtype}), {_at_worst(worst)} ({worst.dtype})"
     )
+
+
+def _at_worst(worst: Accuracy) -> str:
+    """Return the worst error in units of torch's own, which may be 0 in a case."""
+    if math.isinf(worst.worst_times_torch):
+        return "and above 0 in a case in which torch's is 0"
+    return f"{worst.worst_times_torch:.2f} times at worst"
 
 
 def _bits(row: Accuracy | None) -> str:

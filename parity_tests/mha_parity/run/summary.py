@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -326,8 +327,10 @@ def _less_accurate(check_results: Sequence[CheckResult]) -> str:
     less = [each for each in check_results if each.severity is Severity.LESS_ACCURATE]
     if not less:
         return ""
-    factor = max(each.times_torch or 0.0 for each in less)
+    times = [each.times_torch or 0.0 for each in less]
+    factor = max(filter(math.isfinite, times), default=0.0)
     # Where torch's own error is large in that case, it may be the larger of the two.
     amount = f" by a factor of up to {factor:.1f}" if round(factor, 1) > 1 else ""
     checks = "1 check" if len(less) == 1 else f"{len(less)} checks"
-    return f"less accurate than torch{amount} in {checks}, within the rounding bound"
+    exact = ", of which torch's error is 0 in some" if factor < max(times) else ""
+    return f"less accurate than torch{amount} in {checks}{exact}, within the rounding bound"

@@ -51,11 +51,9 @@ _SIZE = re.compile(
 )
 
 
-# Numbers of the sequences that lie behind one another in a row of a batch.
-_SEGMENTS = re.compile(
-    r"((q|k|kv|query|key)_)?(seg(ment)?s?|doc(ument)?s?|seq(uence)?|block|example)_?ids?"
-    r"|segments|segmentation"
-)
+# Numbers of the sequences that lie behind one another in a sample. `seq_ids` may be those of
+# samples, and `block_ids` those of the pages of a cache.
+_SEGMENTS = re.compile(r"([a-z]+_)?(seg(ment)?s?|doc(ument)?s?)_?ids?|([a-z]+_)?segment(s|ation)")
 _KEPT = re.compile(r"(k|v|keys?|values?)_cache")
 _A_SWITCH = re.compile(r"^(use_|with_)?mask(ed|ing)?$")
 # Masks of calls that are None by default; as a number `keep` is a rate of dropout.

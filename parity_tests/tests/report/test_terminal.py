@@ -21,6 +21,7 @@ from mha_parity.core.verdict import (
     Verdict,
 )
 from mha_parity.report import terminal
+from mha_parity.report.accuracy_table import accuracy_sentence
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
 
@@ -229,6 +230,21 @@ def test_a_worst_error_above_what_is_allowed_says_why_it_passes(
     text = shown(make_verdict(failed=0, worst=worst))
     assert "output: 2, allowed 1 (2 times)" in text
     assert (severity is Severity.LESS_ACCURATE) == ("within the rounding bound" in text)
+
+
+@pytest.mark.parametrize(
+    ("worst", "said"),
+    [(2.5, "2.50 times at worst"), (float("inf"), "above 0 in a case in which torch's is 0")],
+    ids=str,
+)
+def test_an_error_where_torchs_is_0_is_no_multiple(
+    worst: float, said: str, make_verdict: Callable[..., Verdict]
+) -> None:
+    """Kills "inf times at worst"."""
+    row = Accuracy(
+        dtype="float16", cases=7, median_times_torch=1.25, worst_times_torch=worst, bits_lost=0.3
+    )
+    assert said in accuracy_sentence(make_verdict(failed=0, accuracy=(row,)))
 
 
 @pytest.mark.parametrize("failed", [0, 40], ids=["passing", "failing"])

@@ -32,6 +32,19 @@ def test_a_factor_that_is_none_is_not_said(times_torch: float | None, said: str)
     assert (f"less accurate than torch{said} 1 check, within the rounding bound",) == notes
 
 
+def test_a_case_in_which_torchs_error_is_0_gives_no_factor() -> None:
+    """The factor is that of the other cases. Kills "by a factor of up to inf"."""
+    found = tuple(
+        CheckResult(case=CASE, check="output", severity=Severity.LESS_ACCURATE, times_torch=times)
+        for times in (2.0, float("inf"))
+    )
+    (note,) = summary.verdict_notes([CaseResult(case=CASE, check_results=found)])
+    assert (
+        "less accurate than torch by a factor of up to 2.0 in 2 checks, of which torch's error is "
+        "0 in some, within the rounding bound"
+    ) == note
+
+
 def test_extreme_values_that_no_case_has_leave_nothing_open() -> None:
     """A run without such a case says so of both; with a value of any other axis it is open."""
     asked = make_offer(regime=("normal", *EXTREME_VALUES))
