@@ -1,9 +1,11 @@
 """Layers with rotary positions that a switch of the constructor turns off."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
-__all__ = ["Rotates", "RotatesAndScalesByRows"]
+__all__ = ["OfConfiguration", "Rotates", "RotatesAndScalesByRows"]
 
 
 def _rotated(rows):
@@ -47,3 +49,20 @@ class RotatesAndScalesByRows(Rotates):
     def scale(self, embed_dim):
         """Return the scale of one head."""
         return embed_dim**-0.5
+
+
+@dataclass
+class Settings:
+    """What a layer is built for."""
+
+    hidden_size: int = 64
+    num_heads: int = 4
+    positions: str = "none"
+
+
+class OfConfiguration(Rotates):
+    """Right with the positions that it has by default, which are none."""
+
+    def __init__(self, config: Settings):
+        rotary = config.positions == "rotary"
+        super().__init__(config.hidden_size, config.num_heads, use_rope=rotary)

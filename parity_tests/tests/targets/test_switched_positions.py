@@ -21,3 +21,11 @@ def test_a_wrong_one_fails_without_its_positions() -> None:
     verdict = judged("RotatesAndScalesByRows", diagnose=True)
     assert Outcome.FAIL is verdict.outcome, verdict.sentence
     assert "root of the whole width" in verdict.diagnosis[0].title, verdict.diagnosis[0]
+
+
+def test_a_word_of_a_configuration_that_is_not_asked_is_said() -> None:
+    """Its default is judged, and the word that its code compares it with is named."""
+    verdict = judged("OfConfiguration")
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    said = "its configuration's `positions` is 'none': 'rotary' is not asked"
+    assert any(said in note for note in verdict.notes), verdict.notes

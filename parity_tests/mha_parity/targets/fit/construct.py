@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -56,6 +56,7 @@ class Construction:
     # For a class that cannot be built otherwise, or is no attention with its positions.
     last_resort: bool = False
     inner: InnerAttention | None = None
+    words_left: tuple[str, ...] = ()  # what is said of words that the configuration has by default
     asked: dict[str, str] = field(default_factory=dict, compare=False)
 
     def arguments(self, sizes: LayerSizes) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Construction:
                 said.append(f"`{name}` the identity")
             elif self.last_resort and (meaning.startswith("'") or meaning in SWITCHED):
                 said.append(f"built with `{name}` = {SWITCHED.get(meaning, meaning)}")
-        return said
+        return [*said, *self.words_left]
 
     @property
     def for_self_attention(self) -> str:
@@ -169,6 +170,7 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     ways += [] if configured or config is None else [(given, ())]
     if configured and config is not None and OF_WEIGHTS.search(config.name.lower()):
         ways.append((("", None), ((config.name, weights_by_name.MEANING),)))
+    left = tuple(_words_left(kind, given[1]))
     methods = frozenset() if config is None else methods_called(kind, config.name)
     for inverse, ((name, annotation), more) in product((False, True), ways):
         for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
@@ -176,8 +178,26 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
                 meant = (*chosen, *more)
                 last = more in resorts
                 yield Construction(
-                    meant, name, annotation, inverse, methods=methods, last_resort=last
-                )
+                    meant, name, annotation, inverse, methods=methods, last_resort=last,
+                    words_left=left if name else (),
+                )  # fmt: skip
+
+
+def _words_left(kind: type, annotation: Any) -> Iterator[str]:
+    """Yield what is said of words of a configuration, where the code compares them with others.
+
+    What it is built for with these is not asked.
+    """
+    if not is_dataclass(annotation):
+        return
+    defaults = {each.name: each.default for each in fields(annotation)}
+    for name, words in strings_compared(kind).items():
+        own = defaults.get(name)
+        others = [repr(word) for word in words if word != own]
+        if isinstance(own, str) and others:
+            verb = "is" if len(others) == 1 else "are"
+            listed = " and ".join(others)
+            yield f"its configuration's `{name}` is {own!r}: {listed} {verb} not asked"
 
 
 def _configuration_parameter(
