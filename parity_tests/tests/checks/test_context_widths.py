@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import TYPE_CHECKING
+
 import pytest
 
 from mha_parity.checks.context_widths import NAME
 from mha_parity.core.verdict import Outcome
+from mha_parity.targets.fit.unlike_widths import context_names
+from mha_parity.targets.fit.weights import Slot
 from subject_checks import checks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 judged = checks_of("context_widths.py", cases=40, dtypes=("float64",))
 
@@ -43,3 +51,14 @@ def test_a_width_that_is_not_read_is_named_as_not_tried() -> None:
     assert Outcome.PASS is verdict.outcome, verdict
     assert any("contexts of another width are not served" in note for note in verdict.notes)
     assert verdict.sentence.endswith("parameters not tried: context_dim.")
+
+
+def test_a_number_of_arrays_is_no_width() -> None:
+    """`n` is that of a list of heads: with another value there are more. Kills a KeyError."""
+    (named,) = inspect.signature(lambda n: n).parameters.values()
+    slots = [Slot(f"heads.{head}.key", ("k",), ("d", "e"), head=head) for head in (0, 2)]
+
+    def shapes_with(widths: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        return {f"heads.{head}.key": (6, 12) for head in range(widths.get("n", 2))}
+
+    assert () == context_names([named], slots, shapes_with)

@@ -8,7 +8,7 @@ from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from subject_checks import checks_of
 
-judged = checks_of("built_otherwise.py", cases=24, dtypes=("float64",))
+judged = checks_of("built_otherwise.py", cases=32, dtypes=("float64",))
 
 
 @pytest.mark.repeats(3)
@@ -28,7 +28,7 @@ judged = checks_of("built_otherwise.py", cases=24, dtypes=("float64",))
 def test_right_ones_pass(name: str, said: str) -> None:
     """Their weights are found, and what is peculiar to them is said."""
     verdict = judged(name)
-    assert Outcome.PASS == verdict.outcome, verdict
+    assert Outcome.PASS == verdict.outcome, (verdict.sentence, verdict.reasons, verdict.notes)
     assert not said or any(said in note for note in verdict.notes), verdict.notes
 
 

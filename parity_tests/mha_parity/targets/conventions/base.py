@@ -291,7 +291,8 @@ class Convention(ABC):
         idle = {f"call.{name}" for name in whole_windows(self._named[1])}.difference(
             self.window_passed
         )
-        idle |= {f"call.{name}" for name in self.filled_up} - self._understood()
+        tried = self._understood() | {*(self._tried or ())}
+        idle |= {f"call.{name}" for name in self.filled_up} - tried
         self._record({key: differs for key, differs in found.items() if key not in idle})
 
     @property

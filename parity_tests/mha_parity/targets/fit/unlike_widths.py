@@ -63,6 +63,8 @@ def _is_of_keys(
     slots: Iterable[Slot],
 ) -> bool:
     """Return whether shapes differ in the inputs of keys or values alone."""
+    if {*plain} != {*changed}:  # the parameter says how many arrays there are
+        return False
     inputs = {s.path: s.axes.index("e") for s in slots if "e" in s.axes and {*s.parts} <= KEY_PARTS}
     unlike = {path for path in {*plain, *changed} if plain.get(path) != changed.get(path)}
     return bool(unlike) and all(
