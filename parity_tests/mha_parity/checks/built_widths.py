@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference
@@ -68,3 +70,19 @@ def width_findings(
             ComparedCall(said, asked, found),
         )
         yield f"{check}: {said} {describe_difference(expected, found)}."
+
+
+def without_channels(problem: Problem, parts: frozenset[str], width: int) -> Problem:
+    """Return a problem in which projections' channels from ``width`` on are zero, head by head.
+
+    Of values that are zero the columns of the output's projection do not count.
+    """
+    changed = {}
+    for part in parts - {"out"}:
+        for name in (f"w_{part}", f"b_{part}"):
+            array = getattr(problem, name)
+            if array is not None:
+                split = np.array(array).reshape(problem.num_heads, -1, *array.shape[1:])
+                split[:, width:] = 0
+                changed[name] = split.reshape(array.shape)
+    return problem.replace(**changed)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from mha_parity.checks.built_widths import OtherWidth, width_findings
+from mha_parity.checks.built_widths import OtherWidth, width_findings, without_channels
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
 from mha_parity.targets.fit.unlike_widths import QUERIES
@@ -49,25 +47,12 @@ def check_head_widths(bound: Convention, problem: Problem, number: int) -> Itera
     # Key heads that are shared, or own channels of each head, are cut by the width of query heads.
     if whole is None or (whole.case.kv_heads, whole.case.projection) != ("equal", "packed"):
         return
-    narrow = with_channels(whole, found.parts)
+    narrow = without_channels(whole, found.parts, NARROW)
     equal = narrow.replace(w_q=_larger(narrow.w_q), b_q=_larger(narrow.b_q))
     other = OtherWidth("head_widths", names, found.size(NARROW, whole.num_heads), "heads")
     heads = "1 head" if whole.num_heads == 1 else f"{whole.num_heads} heads"
     of = f"queries of width {whole.query.shape[-1]} in {heads}"
     yield from width_findings(bound, other, narrow, (equal, bound(equal).output), NAME, of)
-
-
-def with_channels(problem: Problem, parts: frozenset[str]) -> Problem:
-    """Return a problem in which all but the first channels of each head are zero in projections."""
-    changed = {}
-    for part in parts - {"out"}:  # of values that are zero the output's columns do not count
-        for name in (f"w_{part}", f"b_{part}"):
-            array = getattr(problem, name)
-            if array is not None:
-                split = np.array(array).reshape(problem.num_heads, -1, *array.shape[1:])
-                split[:, NARROW:] = 0
-                changed[name] = split.reshape(array.shape)
-    return problem.replace(**changed)
 
 
 def _larger(array: Array | None) -> Array | None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from mha_parity.checks.built_widths import OtherWidth, width_findings
+from mha_parity.checks.built_widths import OtherWidth, width_findings, without_channels
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.targets.conventions.interpreted_layers import InterpretedLayers
 from mha_parity.targets.fit.unlike_widths import PARTS
@@ -43,20 +41,8 @@ def check_value_widths(bound: Convention, problem: Problem, number: int) -> Iter
     if whole is None or (whole.case.kv_heads, whole.case.projection) != ("equal", "packed"):
         return
     width = 1 + number % (HEAD_DIM - 1)
-    zeroed = without_channels(whole, width)
+    zeroed = without_channels(whole, PARTS, width)
     expected = bound(zeroed).output
     other = OtherWidth("head_widths", names, found.size(width, whole.num_heads), "value heads")
     of = f"query heads of width {HEAD_DIM}"
     yield from width_findings(bound, other, zeroed, (zeroed, expected), NAME, of)
-
-
-def without_channels(problem: Problem, width: int) -> Problem:
-    """Return a problem in which all channels of values from ``width`` on are zero, head by head."""
-    changed = {}
-    for name in ("w_v", "b_v"):
-        array = getattr(problem, name)
-        if array is not None:
-            split = np.array(array).reshape(problem.num_heads, -1, *array.shape[1:])
-            split[:, width:] = 0
-            changed[name] = split.reshape(array.shape)
-    return problem.replace(**changed)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.conventions.calls import Call
     from mha_parity.targets.conventions.interpreted import InterpretedCalls
@@ -47,8 +48,8 @@ def with_sources(convention: Convention, problem: Problem, call: Call) -> Call:
     taken = {each.name for each in named[: len(call.args)]} | {*call.kwargs}
     # Beside `value` a key is one of rows.
     of_rows = {"key"} if "value" in {each.name for each in named} else set()
-    seed, library = problem.case.seed, convention.library.name
-    taken |= of_rows if library == "jax" else {"key"}
+    seed = problem.case.seed
+    taken |= of_rows if convention.library.name == "jax" else {"key"}
     found: dict[str, Any] = {}
     for each in named:
         if each.name in taken or each.default is each.empty:
@@ -56,20 +57,20 @@ def with_sources(convention: Convention, problem: Problem, call: Call) -> Call:
         if _SEED.fullmatch(each.name.lower()):
             found[each.name] = seed
         elif each.default is None and _SOURCE.fullmatch(each.name.lower()):
-            found[each.name] = _source(library, seed)
+            found[each.name] = _source(convention.library, seed)
     return with_arguments(call, named, found)
 
 
-def _source(library: str, seed: int) -> Any:
-    """Return what a library draws random numbers from."""
-    if library == "jax":
+def _source(library: Library, seed: int) -> Any:
+    """Return what a library draws random numbers from, on its device."""
+    if library.name == "jax":
         import jax
 
         return jax.random.PRNGKey(seed)
-    if library == "torch":
+    if library.name == "torch":
         import torch
 
-        return torch.Generator().manual_seed(seed)
+        return torch.Generator(getattr(library, "device", "cpu")).manual_seed(seed)
     return np.random.default_rng(seed)
 
 

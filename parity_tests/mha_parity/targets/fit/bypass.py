@@ -35,6 +35,7 @@ _LIBRARIES = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
 _TABLE = re.compile(r"cos|sin|freq|angle|theta|pos|table|emb", re.IGNORECASE)
 
 
+ADDED = -1  # in the place of an argument: zeros stand for what the part makes
 # Names of what is added to the scores.
 _ADDED = re.compile(r"alibi|bias|slopes", re.IGNORECASE)
 
@@ -186,17 +187,17 @@ class Bypass:
             result = function(*map(_copied, args), **{key: _copied(kwargs[key]) for key in kwargs})
             places = _places(result, given, _names_of(function, len(args), kwargs))
             if places is None and _is_added(name, result):
-                places = ()
+                places = ADDED
             if places is None:
                 self.unlike.setdefault(name)
                 return function(*args, **kwargs)
             self._places[key] = places
         self.used |= {name, name.rpartition(".")[2]}
         places = self._places[key]
+        if places == ADDED:
+            return _zeros_like(function(*args, **kwargs))
         if isinstance(places, int):
             return given[places]
-        if not places:
-            return _zeros_like(function(*args, **kwargs))
         return tuple(given[place] for place in places)
 
     def _passing_on(self, function: Any, name: str) -> Any:
