@@ -15,7 +15,7 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import adapter_source
 from mha_parity.targets.fit.weights import ATTRIBUTES
-from mha_parity.targets.functional_modules import HoldsParameters
+from mha_parity.targets.held_parameters import HoldsParameters
 from mha_parity.targets.load import load
 
 MADE_BY_A_CALL = "its parameters are made by a first call, and passed with each, by its library"
@@ -54,6 +54,8 @@ def _not_written(bound: Fitted) -> str:
         "it takes tensors of its own, which an adapter makes and reads": isinstance(
             bound.library, OwnTensors
         ),
+        "it takes TensorFlow's tensors, which an adapter makes and reads": bound.library.name
+        == "tensorflow",
         "it takes Python's lists, which an adapter makes and reads": isinstance(
             bound.library, ListArrays
         ),

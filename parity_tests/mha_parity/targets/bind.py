@@ -17,9 +17,9 @@ from mha_parity.targets.conventions.documented_weights import documented_weights
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import offer_unprobed, probe_offer
 from mha_parity.targets.fit.bypass import Bypass
-from mha_parity.targets.functional_modules import as_layer
 from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
+from mha_parity.targets.library_layers import as_layer
 from mha_parity.targets.onnx_model import OnnxModel
 from mha_parity.targets.recognition import convention_of
 from mha_parity.targets.state_dict import give_weights

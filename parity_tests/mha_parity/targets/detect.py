@@ -18,6 +18,7 @@ from mha_parity.targets.conventions.signatures import constructor, forward, sign
 from mha_parity.targets.conventions.varlen import Varlen, packed_input_parameters
 from mha_parity.targets.fit.argument_meanings import counts_kv_heads
 from mha_parity.targets.fit.roles import inputs_of_call
+from mha_parity.targets.held_parameters import HoldsParameters
 from mha_parity.targets.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def _has_packed_names(bound: Convention) -> bool:
 def _of_class(kind: type, *, call: bool) -> str:
     from mha_parity.targets import backends
 
-    if "keras" in backends.likely_libraries(kind):
+    is_own = issubclass(kind, HoldsParameters)  # a layer of its author's, not Keras's attention
+    if not is_own and "keras" in backends.likely_libraries(kind):
         return "keras-layer"
     made, called = constructor(kind), signature(forward(kind))
     if made is None or called is None:

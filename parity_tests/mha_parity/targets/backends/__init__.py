@@ -31,6 +31,7 @@ _HOMES = {
     "jax": ("jax_arrays", "JaxArrays"),
     "jaxlib": ("jax_arrays", "JaxArrays"),
     "keras": ("keras_arrays", "KerasArrays"),
+    "tensorflow": ("tensorflow_arrays", "TensorflowArrays"),
 }
 COMPILED = "_torchdynamo_orig_callable"  # what torch.compile leaves on a function
 _LACKED = re.compile(r"UNIMPLEMENTED|INVALID_ARGUMENT: Algorithm not supported")
@@ -65,7 +66,7 @@ def likely_libraries(subject: object) -> Iterator[str]:
     yield "numpy"
     seen = {_root(getattr(value, "__name__", "")) for value in _modules_in_reach(subject)}
     seen |= {_root(_attribute(value, "__module__") or "") for value in _in_reach(subject)}
-    yield from (name for name in ("torch", "jax", "keras")[compiled:] if name in seen)
+    yield from (name for name in ("torch", "jax", "keras", "tensorflow")[compiled:] if name in seen)
 
 
 def _modules_in_reach(subject: object) -> list[object]:

@@ -76,7 +76,7 @@ def _is_own(kind: type) -> bool:
     """Return whether a class is of no library, and its objects can be multiplied as matrices."""
     root = kind.__module__.partition(".")[0]
     multiplies = any(hasattr(kind, name) for name in ("__matmul__", "matmul", "dot"))
-    return root not in {"torch", "numpy", "jax", "jaxlib", "keras"} and multiplies
+    return root not in {"torch", "numpy", "jax", "jaxlib", "keras", "tensorflow"} and multiplies
 
 
 def _held(kind: type, array: Array) -> Array | None:

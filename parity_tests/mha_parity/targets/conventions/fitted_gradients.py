@@ -12,6 +12,7 @@ from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.conventions.backward_method import gradients_by_backward
 from mha_parity.targets.conventions.vjp import (
+    DIFFERENTIATE,
     NONE_OFFERED,
     arrays_pulled,
     as_state_dict,
@@ -48,7 +49,7 @@ def no_gradients(subject: object, how: Interpretation, library: Library, *, conv
     ``converted``: a method of its own takes over torch's weights, it is unknown to where.
     """
     own = getattr(library, "differentiates", callable(getattr(subject, "backward", None)))
-    if library.name not in {"torch", "jax"} and not own:
+    if library.name not in DIFFERENTIATE and not own:
         return NOT_CALLED.format("vjp") if hasattr(subject, "vjp") else NONE_OFFERED
     if converted:
         return CONVERTED
@@ -95,7 +96,7 @@ def with_fitted_gradients(
         matrices, biases = (parts_of(problem, slots, bias=bias) for bias in (False, True))
         return rows | as_state_dict(problem, matrices, biases)
 
-    if arguments.library.name in {"torch", "jax"}:
+    if arguments.library.name in DIFFERENTIATE:
         called, pull = differentiated(call, arguments, given, leaves, output_of)
     else:
         paths = {f"weight {place}": slot.path for place, (slot, _) in enumerate(held)}

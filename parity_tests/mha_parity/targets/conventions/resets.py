@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _RESET = re.compile(
     r"(reset|clear|forget|empty)(_(kv_?)?(cache|state|memory|mem|buffer|history)s?)?"
 )
-_LIBRARIES = frozenset({"torch", "keras", "flax", "haiku", "equinox", "builtins"})
+_LIBRARIES = frozenset({"torch", "keras", "tensorflow", "flax", "haiku", "equinox", "builtins"})
 REMARK = "`{}()` is called before each call: the layer keeps what earlier ones left until then."
 
 

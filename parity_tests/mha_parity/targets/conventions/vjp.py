@@ -1,4 +1,4 @@
-"""Gradients of a candidate: by torch's autograd, by JAX's, or by what a layer offers itself.
+"""Gradients of a candidate: by torch's, JAX's or TensorFlow's, or by what a layer offers itself.
 
 A layer that is not torch's offers ``vjp(query, key, value, ...) -> (result, pull)``, where
 ``pull(cotangent)`` returns gradients by name, or ``backward(cotangent)``, which does after a call.
@@ -19,6 +19,8 @@ from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.canonical_layout import canonical, lay_rows, split_result
+from mha_parity.targets.conventions.jax_vjp import JaxVJP
+from mha_parity.targets.conventions.tape_gradients import TapeGradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.targets.conventions.calls import Arguments, Call
 
-NONE_OFFERED = "it takes no arrays of torch or JAX, and has no `vjp` or `backward`"
+NONE_OFFERED = "it takes no arrays of torch, JAX or TensorFlow, and has no `vjp` or `backward`"
+DIFFERENTIATE = frozenset({"torch", "jax", "tensorflow"})  # the libraries that follow a call back
 
 
 def with_layer_gradients(call: Call, layer: Any, arguments: Arguments) -> Call:
@@ -80,12 +83,11 @@ def differentiated(
     """
     if arguments.library.name == "torch":
         return call, autograd(given, leaves, output_of)
-    if arguments.library.name != "jax":
+    if arguments.library.name not in DIFFERENTIATE:
         raise CandidateError("structure", NONE_OFFERED)
-    from mha_parity.targets.conventions.jax_vjp import JaxVJP
-
-    by_vjp = JaxVJP(call.function, leaves, given, output_of)
-    return dataclasses.replace(call, function=by_vjp), by_vjp.pulled
+    kind = JaxVJP if arguments.library.name == "jax" else TapeGradients
+    followed = kind(call.function, leaves, given, output_of)
+    return dataclasses.replace(call, function=followed), followed.pulled
 
 
 def weight_gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:

@@ -45,7 +45,7 @@ from mha_parity.targets.fit.sorted_leaves import (
     weightless_norms,
 )
 from mha_parity.targets.fit.unread import unread_parameters
-from mha_parity.targets.functional_modules import HoldsParameters
+from mha_parity.targets.held_parameters import HoldsParameters
 
 if TYPE_CHECKING:
     import inspect

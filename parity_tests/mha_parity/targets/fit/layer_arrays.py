@@ -88,13 +88,19 @@ def _arrays(holder: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     is_linear = bool(path) and any(name.lower() in _OWN_LINEAR for name, _ in items)
     for name, value in items:
         at = f"{path}.{name}" if path else name
-        if isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype"):
+        if _has_shape(value) and hasattr(value, "dtype"):
             is_state = is_linear and name.lower() not in _OWN_LINEAR | _OWN_BIAS
-            held = bool(value.shape) and 0 not in value.shape and not is_state
+            held = bool(value.shape) and 0 not in tuple(value.shape) and not is_state
             if held and "float" in str(value.dtype):
                 yield at, value
         elif depth and _may_hold_arrays(value):
             yield from _arrays(value, at, depth - 1)
+
+
+def _has_shape(value: Any) -> bool:
+    """Return whether a value has a shape: that of TensorFlow's tensors is no tuple."""
+    shape = getattr(value, "shape", None)
+    return isinstance(shape, tuple) or type(shape).__name__ == "TensorShape"
 
 
 def _may_hold_arrays(value: Any) -> bool:
