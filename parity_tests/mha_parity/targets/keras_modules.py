@@ -18,8 +18,8 @@ from mha_parity.targets.held_parameters import HoldsParameters
 from mha_parity.targets.keras_pool import (
     MODULES,
     TRACKED,
-    BuiltLayer,
     FirstCall,
+    RestorableLayer,
     attributes,
     is_variable,
     keras_module,
@@ -42,7 +42,7 @@ class OfKeras(HoldsParameters):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.first_call = FirstCall({})
-        self.held: BuiltLayer | None = None
+        self.held: RestorableLayer | None = None
         if (key := ("constructed", self.arguments())) not in self.known:
             self.make()  # raises what the constructor does, and takes long
             self.known[key] = {}

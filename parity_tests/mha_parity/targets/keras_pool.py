@@ -19,7 +19,7 @@ MODULES = "_modules"  # where torch's modules keep those within
 SEEDS = "seed_generator"  # in the names of variables from which dropout draws
 
 
-class BuiltLayer:
+class RestorableLayer:
     """A layer in a dtype, and what it held; no ``__dict__``: its arrays are no target's weights."""
 
     __slots__ = ("_held", "dtype", "layer")
@@ -51,14 +51,14 @@ class FirstCall:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = dict(values)
-        self._spare: dict[str, list[BuiltLayer]] = {}
+        self._spare: dict[str, list[RestorableLayer]] = {}
         self._raised: dict[str, Exception] = {}
 
     def __deepcopy__(self, memo: object) -> FirstCall:
         """Return itself: layers of the same sizes and arguments share what is built."""
         return self
 
-    def take(self, make: Callable[[], Any], dtype: str) -> BuiltLayer:
+    def take(self, make: Callable[[], Any], dtype: str) -> RestorableLayer:
         """Return a layer that nothing else has, made by ``make`` where none is spare.
 
         What the first call raises in a dtype it raises again, without another try.
@@ -69,12 +69,12 @@ class FirstCall:
         if spare:
             return spare.pop()
         try:
-            return BuiltLayer(self.made(make(), dtype), dtype)
+            return RestorableLayer(self.made(make(), dtype), dtype)
         except Exception as error:
             self._raised[dtype] = error
             raise
 
-    def give_back(self, built: BuiltLayer) -> None:
+    def give_back(self, built: RestorableLayer) -> None:
         """Keep a layer for others."""
         built.restore()
         self._spare[built.dtype].append(built)
