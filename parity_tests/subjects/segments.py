@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-__all__ = ["SeesNeighbours", "Segmented", "by_order", "by_segment", "of_both"]
+__all__ = ["SeesNeighbours", "Segmented", "by_order", "by_segment", "causal_by_segment", "of_both"]
 
 
 def _attend(q, k, v, hidden):
@@ -23,6 +23,14 @@ def of_both(q, k, v, q_segment_ids=None, kv_segment_ids=None):
     if q_segment_ids is None or kv_segment_ids is None:
         return by_segment(q, k, v)
     return _attend(q, k, v, (q_segment_ids[:, :, None] != kv_segment_ids[:, None])[:, None])
+
+
+def causal_by_segment(q, k, v, segment_ids, *, causal=True):
+    """Attend over (N, H, L, D) within segments (N, L), causal unless it is said: right."""
+    hidden = segment_ids[:, None, :, None] != segment_ids[:, None, None]
+    if causal:
+        hidden = hidden | torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).triu(1)
+    return _attend(q, k, v, hidden)
 
 
 def by_order(q, k, v, segment_ids=None):

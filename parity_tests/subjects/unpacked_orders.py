@@ -65,3 +65,27 @@ class Spelled(_Packed):
         """Wrong on purpose: the name spells another order than that of the code."""
         k, q, v = self.qkv(x).chunk(3, dim=-1)
         return self.attend(q, k, v)
+
+
+class HeadByHead(_Packed):
+    """Self-attention of (B, T, C), causal; each head has its q, k and v next to each other."""
+
+    def forward(self, x):
+        """Attend."""
+        whole = self.c_attention(x).unflatten(-1, (self.n_head, -1))
+        return self.attend(*(each.flatten(-2) for each in whole.chunk(3, dim=-1)))
+
+
+class SaysPartsFirst(HeadByHead):
+    """Self-attention of (B, T, C), causal; wrong on purpose.
+
+    Of the 3 C output features the first C are the queries, the next C the keys and the last C the
+    values.
+    """
+
+
+class SaysAsTorch(HeadByHead):
+    """Self-attention of (B, T, C), causal; wrong on purpose.
+
+    ``c_attention`` is laid out as in ``nn.MultiheadAttention``.
+    """

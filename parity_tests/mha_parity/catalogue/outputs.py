@@ -70,9 +70,9 @@ register_bug(
 @register_bug(
     "weights-presoftmax",
     8,
-    "scores are returned as weights",
-    wrong="scale q k^T (+ masks)",
-    right="softmax of it",
+    "the returned weights are those before the softmax, or before the mask",
+    wrong="scale q k^T (+ masks), or its softmax without masks",
+    right="what multiplies v",
     visible="weights; the output is right",
     remedy="return what multiplies v",
     needs=ASKED,

@@ -50,7 +50,8 @@ def check_segments(bound: Convention, problem: Problem, number: int) -> Iterator
     ids = np.array([np.searchsorted(each, range(LENGTH), side="right") for each in starts])
     given = ids[0] if whole.case.layout == "unbatched" else ids
     try:
-        found = bound.answer_with(whole, dict.fromkeys(keys, given)).output
+        masks = {} if bound.masks is None else bound.masks.passed(whole)
+        found = bound.answer_with(whole, {**masks, **dict.fromkeys(keys, given)}).output
     except CandidateError as error:
         if not refuses(error):
             yield f"{NAME}: with segments of several rows it {error}."

@@ -11,9 +11,12 @@ from subject_checks import checks_of
 judged = checks_of("segments.py", cases=40, dtypes=("float64",))
 
 
-@pytest.mark.parametrize("name", ["by_segment", "of_both", "Segmented"])
+@pytest.mark.parametrize("name", ["by_segment", "causal_by_segment", "of_both", "Segmented"])
 def test_right_ones_pass(name: str) -> None:
-    """The numbers of segments are passed, and the sentence has none of them untried."""
+    """The numbers of segments are passed, and the sentence has none of them untried.
+
+    Kills segments that are asked with the causal rule of a default, and rows alone without it.
+    """
     verdict = judged(name)
     assert Outcome.PASS is verdict.outcome, verdict.sentence
     assert any(NAME == row.name and row.cases for row in verdict.checks)

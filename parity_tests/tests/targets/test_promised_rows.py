@@ -65,6 +65,7 @@ def test_an_option_is_stronger_than_the_documentation() -> None:
         ("Queries with nothing to attend to return zero.", True),
         ("Queries for which no key takes part get a zero vector and pass no gradient.", True),
         ("Queries without any key yield zeros, both in the output and in the weights.", True),
+        ("A query without any permitted key gets a row of zeros, as torch does it.", True),
         ("Fully masked rows are not zero.", False),
         ("All masked positions receive zero probability.", False),
         ("There is no key bias, zero init.", False),

@@ -18,6 +18,8 @@ judged = checks_of(FILE, cases=40, dtypes=("float64",))
 judged_scores = checks_of("returned_scores.py", cases=40, dtypes=("float64",))
 judged_axes = checks_of("documented_weights.py", cases=40, dtypes=("float64",))
 
+judged_by_names = checks_of("sdpa_with_weights.py", cases=40, dtypes=("float64",))
+
 
 @pytest.mark.parametrize("name", ["OnRequest", "TwoAxes"])
 def test_weights_are_asked_for(name: str) -> None:
@@ -162,3 +164,20 @@ def test_axes_are_read_from_documentation(text: str, axes: str) -> None:
 
     documented.__doc__ = text
     assert axes == documented_weights(documented)
+
+
+@pytest.mark.parametrize(("name", "offered"), [("own", "per_head"), ("means", "averaged")])
+def test_weights_are_asked_of_functions_with_torch_s_names(name: str, offered: str) -> None:
+    """By a switch beside the names of scaled_dot_product_attention, per head or as their mean."""
+    verdict = judged_by_names(name)
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    rows = {row.value: row.status for row in verdict.features if row.axis == "weights"}
+    assert "not offered" != rows[offered]
+    assert "not tried" not in verdict.sentence
+
+
+def test_weights_without_masks_fail() -> None:
+    """The output is right. Kills a switch that is left alone where the names are torch's."""
+    verdict = judged_by_names("unmasked")
+    assert Outcome.FAIL is verdict.outcome, verdict.sentence
+    assert {"weights"} == {each.check_result.check for each in verdict.failures}

@@ -24,7 +24,7 @@ from mha_parity.targets.conventions.canonical_layout import (
 )
 from mha_parity.targets.conventions.dropout_argument import with_sources
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
-from mha_parity.targets.conventions.log_sum_exp import log_sum_exp_switches
+from mha_parity.targets.conventions.returned_weights import weight_probes, weights_switches
 from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import Signature, signature
 from mha_parity.targets.fit.documented_layout import documentation
@@ -106,7 +106,7 @@ class SDPA(Convention):
         cross = case.replace(inputs="cross")
         yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
-        yield FeatureProbe("weights", "per_head", (case.replace(weights="per_head"),))
+        yield from weight_probes(case)
         empty = [case.replace(batch=0)]
         if not self.hides_future:
             empty += [cross.replace(queries=0), cross.replace(keys=0)]
@@ -173,7 +173,8 @@ class SDPA(Convention):
             yield "is_causal", True
         elif (masked or problem.is_causal) and self._called.takes("attn_mask"):
             yield "attn_mask", arguments.array("attn_mask", self._mask(problem))
-        yield from log_sum_exp_switches(self.call_parameters, problem.case.seed).items()
+        offered = self.offer.get("weights", ())
+        yield from weights_switches(self.call_parameters, problem.case, offered).items()
         if problem.given_scale is not None:
             yield "scale", problem.given_scale
         grouped_heads = problem.num_kv_heads != problem.num_heads

@@ -31,7 +31,6 @@ from mha_parity.targets.fit.names_in_code import (
     keys_read,
     names_unpacked,
     numbers_read,
-    orders_unpacked,
     records_annotated,
     strings_compared,
 )
@@ -346,7 +345,7 @@ def _spare(unread: frozenset[str], leaves: Sequence[layer_arrays.Leaf]) -> froze
 
 def _sorted(layer: Any, found: Sequence[layer_arrays.Leaf]) -> SortedLeaves:
     """Return the arrays of a layer by what they hold; norms that cannot be taken out as others."""
-    kept = sorted_by_name(found).in_orders(orders_unpacked(type(layer)))
+    kept = sorted_by_name(found).in_orders_of(type(layer))
     whole = not isinstance(layer, HoldsParameters) or layer.replaces_modules
     parts = tuple(leaf for leaf in kept.norms if whole and "." in leaf.path)
     rest = (leaf for leaf in kept.norms if leaf not in parts)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import is_module
+from mha_parity.targets.fit.documented_packing import documents_parts_first
+from mha_parity.targets.fit.names_in_code import orders_unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,11 +39,17 @@ class SortedLeaves:
     biases: tuple[tuple[Leaf, tuple[str, ...], int | None], ...]
     norms: tuple[Leaf, ...]
     others: tuple[Leaf, ...]
+    parts_first: bool = False  # whether packed rows are documented as all of q, then k, then v
 
     @property
     def convolves(self) -> bool:
         """Whether convolutions project, whose inputs have their channels first."""
         return any(leaf.owner in CONVOLUTIONS for leaf, _, _ in self.weights)
+
+    def in_orders_of(self, kind: type) -> SortedLeaves:
+        """Return the same with parts in the order that a class documents, or else unpacks."""
+        found = replace(self, parts_first=documents_parts_first(kind))
+        return found if found.parts_first else found.in_orders(orders_unpacked(kind))
 
     def in_orders(self, orders: Mapping[str, tuple[str, ...]]) -> SortedLeaves:
         """Return the same with parts in the order that the code unpacks a module's output in.

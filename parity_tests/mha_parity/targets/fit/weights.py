@@ -229,6 +229,7 @@ def _options(kept: SortedLeaves, sizes: Mapping[str, int]) -> Iterator[tuple[Lea
             # A layer may call a Linear `qvk` that it splits as torch does.
             orders = [parts, names.ROWS] if set(parts) == set(names.ROWS) else [parts]
             by_torch = leaf.path in BY_TORCHS_NAME and len(leaf.shape) == 2 - bias
+            by_torch |= kept.parts_first and len(parts) > 1
             if head is not None and head >= _of_parts(parts, sizes)["h"]:
                 orders = []  # it was built with more heads than it should have
             yield (
@@ -239,7 +240,7 @@ def _options(kept: SortedLeaves, sizes: Mapping[str, int]) -> Iterator[tuple[Lea
                     for axes in axes_of(
                         order, leaf.shape, sizes, leaf.owner, bias=bias, by_head=head is not None
                     )
-                    if not by_torch or axes[0] == "phd"
+                    if not by_torch or axes[-1 if axes[0] == "e" else 0] == "phd"
                 ],
             )
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 _ROWS = r"\b(rows?|quer(y|ies)|tokens?|outputs?)\b"
 _KEYS = (
-    r"((visible|allowed|valid|unmasked|kept|attendable|real) )?keys?\b(?! \w*(bias|proj|mask|pad))"
+    r"((visible|allowed|permitted|usable|valid|unmasked|kept|attendable|real) )?keys?\b"
+    r"(?! \w*(bias|proj|mask|pad))"
 )
 _GAP = r"(?:(?!\bzero|\b0\b)[^,;:]){0,60}?"
 # A row, and that it sees no key.
@@ -27,7 +28,8 @@ _NO_KEY = re.compile(
 # What becomes of it.
 _ZERO = re.compile(
     r"\b(is|are|be|gives?|gets?|returns?|outputs?|yields?|produces?|comes?( out)?( as| to)?|set to)"
-    r"( an?| exactly| all)? ?(output )?(zeros?|0(\.0)?)\b(?! \w*(prob|weight|bias))|\bzeroed\b"
+    r"( an?| exactly| all)? ?(output |(row|vector)s? of )?(zeros?|0(\.0)?)\b"
+    r"(?! \w*(prob|weight|bias))|\bzeroed\b"
     r"|\bare cleared to zeros?\b|\bzero (output )?rows?\b",
     re.IGNORECASE,
 )
