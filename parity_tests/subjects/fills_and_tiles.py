@@ -159,6 +159,22 @@ class KeyTilesDropped(KeyTiles):
     drops_the_rest = True
 
 
+class LargestLength(nn.Module):
+    """q, k, v (N, H, L, D), by a buffer where it is causal."""
+
+    def __init__(self, max_seq_len=16, causal=False):
+        super().__init__()
+        self.causal = causal
+        self.register_buffer("hidden", torch.ones(max_seq_len, max_seq_len).triu(1).bool())
+
+    def forward(self, q, k, v):
+        """Return (N, H, L, D)."""
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        if self.causal:
+            scores = scores.masked_fill(self.hidden[: q.shape[-2], : k.shape[-2]], -torch.inf)
+        return scores.softmax(dim=-1) @ v
+
+
 class BoundedLength(nn.Module):
     """q, k, v (N, H, L, D), causal by a buffer of `block_size`, which bounds the length."""
 

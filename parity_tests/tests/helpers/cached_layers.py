@@ -174,6 +174,16 @@ class FirstRow(Layer):
         return self.attend(q, self.held)
 
 
+class Offset(Layer):
+    """Takes a pair, and the position at which its causal rule begins."""
+
+    def forward(self, x: Tensor, past_kv: Any = None, position_offset: int = 0) -> Any:
+        """Return the output and the pair."""
+        q, *new = self.project(x)
+        pair = joined(past_kv, *new)
+        return self.attend(q, pair, behind=position_offset), pair
+
+
 class FirstRowStale(FirstRow):
     """Sees what longer sequences left behind its last row, in calls of one row."""
 
@@ -199,6 +209,7 @@ PROTOCOLS = {
     Dictionary: CacheUse(("incremental_state",), begun="dict"),
     Inside: CacheUse((), ("use_cache",), ("start_pos",)),
     FirstRow: CacheUse((), (), ("start_pos",)),
+    Offset: CacheUse(("past_kv",), (), ("position_offset",), places=(0,)),
 }
 
 

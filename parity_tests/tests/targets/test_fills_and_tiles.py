@@ -108,3 +108,10 @@ def test_a_tile_stays_at_its_default_and_a_bound_grows() -> None:
         if each.name == "block_size"
     ]
     assert [Status.NOT_TRIED, Status.TRIED] == status
+
+
+def test_a_largest_length_by_name_grows_though_plain_calls_do_without() -> None:
+    """Only the causal rule reads it. Kills a trial of plain calls that takes it for a tile."""
+    verdict = check_subject(f"{FILE}:LargestLength", cases=200, diagnose=False)
+    assert Outcome.PASS is verdict.outcome, verdict
+    assert Status.TRIED in [e.status for e in verdict.parameters if e.name == "max_seq_len"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.search import Ask, InterpretationResult
     from mha_parity.targets.fit.weights import WeightArgument
 
+# What is the largest length by its name: a call without masks may need none.
+_LARGEST = re.compile(
+    r"max_?\w*(seq|len|pos|tok|context|ctx)|(seq|len|pos|tok|context|ctx)\w*_?max"
+)
 LONGEST_ASKED = 1024  # a longer default is a bound that few cases reach
 ALL_WIDTH_FIRST = WIDTH_FIRST.format("split and merged")
 PERMUTED = (
@@ -262,7 +267,7 @@ def _default_lengths(
     given = dict(made.meanings)
     for each in named:
         known = isinstance(each.default, int) and 0 < each.default <= LONGEST_ASKED
-        if known and given.get(each.name) == "length":
+        if known and given.get(each.name) == "length" and not _LARGEST.search(each.name):
             yield each.name, each.default
 
 

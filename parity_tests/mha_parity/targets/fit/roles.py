@@ -53,7 +53,10 @@ _LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
 CONFIGURATION = "configuration"  # what an object with the sizes of a layer by name means
 RANDOM = "random"  # what a source of random numbers means
 FIRST_ROW = "zero"  # what the number of rows before those of a call means
-_FIRST_ROW = re.compile(r"^start_?pos(ition)?$|^(pos|offset|(cache|past)_(position|len|length))$")
+_FIRST_ROW = re.compile(
+    r"^start_?pos(ition)?$|^(pos|offset|(cache|past)_(position|len|length))$"
+    r"|^(pos(ition)?|start|seq(uence)?|cache|past|kv)_offset$"
+)
 
 
 @dataclass(frozen=True, slots=True)
