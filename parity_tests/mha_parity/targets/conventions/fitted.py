@@ -40,8 +40,8 @@ from mha_parity.targets.conventions.self_causal import (
     is_causal_by_name,
     judge_by_name,
 )
+from mha_parity.targets.fit import documented_layout
 from mha_parity.targets.fit.argument_meanings import meanings
-from mha_parity.targets.fit.documented_layout import SAMPLES_FIRST, documents_samples_first
 from mha_parity.targets.fit.refine import built_remarks
 from mha_parity.targets.fit.refusals import (
     refusal_without_counterpart,
@@ -325,8 +325,8 @@ class Fitted(SearchedCalls):
         causal = () if self.hides_future else self.config_switches
         self.configured = (*causal, *self.config_windows)
         switches = [each.name for each in self.configured]
-        if not self.fit.exact and documents_samples_first(self.subject):
-            remarks.append(SAMPLES_FIRST)
+        if not self.fit.exact and documented_layout.documents_samples_first(self.subject):
+            remarks.append(documented_layout.SAMPLES_FIRST)
         if sizes := self.sizes_of_module:
             named = ", ".join(f"`{name}`" for name in sizes)
             remarks.append(f"{named} of its module are set to the sizes of each call.")
@@ -388,6 +388,9 @@ class Fitted(SearchedCalls):
             self.reasons["inputs", inputs] = str(error)
             return False
         if output.shape == problem.output_shape:
-            return True
+            if not documented_layout.documents_one_length(self.subject):
+                return True
+            self.reasons["inputs", inputs] = documented_layout.ONE_LENGTH
+            return Search(self.ask, self.small_dtype, SMALL).tried_with(self.how, inputs).exact
         self.reasons["inputs", inputs] = f"the output has shape {output.shape}"
         return False

@@ -30,6 +30,7 @@ from mha_parity.targets.conventions.window_calls import use_windows_of
 from mha_parity.targets.fit.documented_layout import documents_multiples
 from mha_parity.targets.masks.documented import documents_booleans
 from mha_parity.targets.masks.find import fill_required, find_masks
+from mha_parity.targets.own_backward import own_backward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,7 @@ def probe_offer(convention: Convention) -> None:
             failing |= {(probe.axis, probe.value)} if reasons else set()
         else:
             convention.reasons[probe.axis, probe.value] = reasons[0]
+    _leave_out_empty(convention)
     _only_batches(convention)
     find_masks(convention, failing)
     _only_samples_with_masks(convention, failing)
@@ -124,6 +126,19 @@ def _settle_dtype(convention: Convention) -> None:
         ):
             convention.trial_dtype = dtype
             return
+
+
+def _leave_out_empty(convention: Convention) -> None:
+    """Take no rows and no keys back where a backward pass of the target's own raises on them."""
+    held = convention.offer["size"]
+    asked = "empty" in held and "yes" in convention.offer["gradients"]
+    if not (asked and own_backward(convention.subject)):
+        return
+    case = convention.trial_case().replace(queries=0, keys=0, gradients="yes")
+    shown = accepts(convention, _in_trial_dtype(convention, case))
+    if not shown.offered:
+        convention.offer = convention.offer | {"size": tuple(e for e in held if e != "empty")}
+        convention.reasons["size", "empty"] = f"with gradients it {shown.reason}"
 
 
 def _leave_out_floats(convention: Convention) -> None:

@@ -63,10 +63,18 @@ _ANY_LENGTH = re.compile(
     r"\bpad(s|ded)? to\b|\bnot (only|need)|\bany\b|\bneed not\b|\b(internal|insid)", re.IGNORECASE
 )
 _OF_WIDTHS = re.compile(r"\b(d_model|embed\w*|dim\w*|width|channels|heads?)\b", re.IGNORECASE)
+# `q, k : (B, H, T, E)`, with `v` among them or beside them, and what is one sequence.
+_ONE_ENTRY = re.compile(
+    r"\b(q|quer(y|ies))\s*(,|and|/)\s*(k|keys?)\b[^()\[\]]{0,20}[(\[][^()\[\]]+[)\]]", re.IGNORECASE
+)
+_OF_ONE_SEQUENCE = re.compile(
+    r"\bself[- ]attention\b|\bof the sequence\b|\bwindow\b", re.IGNORECASE
+)
 _PLANE = re.compile(r"\b(height\s*,\s*width|h\s*,\s*w)\b", re.IGNORECASE)
 _TILES = re.compile(
     r"\bh\w*\s*(?:%|\bmod(?:ulo)?\b)\s*\(?[\w.]*(?:kv|k_heads|key_heads|groups?)", re.IGNORECASE
 )
+ONE_LENGTH = "its documentation has one length for queries and keys, and it is not right with two"
 SAMPLES_FIRST = "its documentation says that samples come first: no other order of axes was tried."
 
 
@@ -106,6 +114,15 @@ def documents_heads(subject: Any) -> bool:
     rows = _SAMPLES_FIRST.search(text) or _ROWS_FIRST.search(text)
     heads = _WITH_HEADS.search(text) or _HEADS_FIRST.search(text)
     return bool(heads) and not rows
+
+
+def documents_one_length(subject: Any) -> bool:
+    """Return whether a class or function documents self-attention or a window over one length.
+
+    Of queries and keys in one entry, whose shape has one length: other lengths are not promised.
+    """
+    text = " ".join(documentation(subject).split())
+    return bool(_ONE_ENTRY.search(text)) and bool(_OF_ONE_SEQUENCE.search(text))
 
 
 def documents_multiples(subject: Any) -> bool:
