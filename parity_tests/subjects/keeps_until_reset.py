@@ -62,3 +62,44 @@ class DrawnAnew(Decoder):
     def reset(self):
         """Draw the weights."""
         self.qkv_proj.reset_parameters()
+
+
+class CountsCalls(Decoder):
+    """Wrong: each call counts as one row, so that rows behind a longer one overwrite its keys."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.position = 0
+
+    def reset_cache(self):
+        """Forget all rows."""
+        super().reset_cache()
+        self.position = 0
+
+    def forward(self, x):
+        """Return (N, L, E) of rows behind those of earlier calls."""
+        if self.keys is not None:
+            self.keys, self.values = (
+                each[:, :, : self.position] for each in (self.keys, self.values)
+            )
+        self.position += 1
+        return super().forward(x)
+
+
+class Smooths(Decoder):
+    """Right: what it keeps is no row; a mean of the inputs that no call reads until `reset`."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.times = 1.0
+
+    def reset_cache(self):
+        """Return to the first factor."""
+        super().reset_cache()
+        self.times = 1.0
+
+    def forward(self, x):
+        """Return (N, L, E); in each later call doubled once more."""
+        self.keys = self.values = None
+        self.times *= 2
+        return super().forward(x) * (self.times / 2)

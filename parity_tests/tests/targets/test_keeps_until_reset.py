@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mha_parity.checks.cached_rows import NAME
 from mha_parity.core.verdict import Outcome
 from subject_checks import checks_of
 
@@ -26,3 +27,18 @@ def test_what_does_not_forget_fails(name: str) -> None:
     assert not any("is called before each call" in note for note in verdict.notes) or (
         name == "ForgetsLittle"
     )
+
+
+def test_rows_go_on_behind_kept_ones() -> None:
+    """Some split of a sequence in calls is right, and the others are wrong by this alone."""
+    verdict = judged("CountsCalls", max_failures=0)
+    assert Outcome.FAIL is verdict.outcome, verdict
+    assert {NAME} == {each.check_result.check for each in verdict.failures}
+    assert any(NAME == row.name and row.cases for row in judged("Decoder").checks)
+
+
+def test_what_is_kept_may_be_no_rows() -> None:
+    """No row behind another one is that of the whole, and it is not asked for."""
+    verdict = judged("Smooths")
+    assert Outcome.PASS is verdict.outcome, verdict
+    assert not any(NAME == row.name and row.cases for row in verdict.checks)

@@ -31,6 +31,11 @@ class CacheUse:
         return not self.parameters
 
     @property
+    def of_itself(self) -> bool:
+        """Whether the object keeps the cache in every call, whatever it is passed."""
+        return not (self.parameters or self.switches or self.first_row)
+
+    @property
     def meanings(self) -> dict[str, str]:
         """Sentence about each parameter, by its key."""
         said = dict.fromkeys(self.parameters, FILLED if self.begun else MEANING)

@@ -148,10 +148,12 @@ def find_cache(bound: Convention, raised: list[str]) -> CacheUse | None:
     nearest = None
     for use in uses:
         with suppress(CandidateError), attributed(bound.subject):
-            for found, right in _tried(bound, use, problem, raised):
-                if right:
-                    return found
-                nearest = nearest or found
+            # What is kept unasked may be no cache at all: one row after one shows that, too.
+            for before in (BEFORE, 1) if use.of_itself else (BEFORE,):
+                for found, right in _tried(bound, use, problem, before, raised):
+                    if right:
+                        return found
+                    nearest = nearest or (None if use.of_itself else found)
     return nearest
 
 
@@ -197,6 +199,8 @@ def _uses(bound: Convention) -> Iterator[CacheUse]:
     on = tuple(p.name for p in (*switches, *returns))
     first_row = tuple(p.name for p in named if counts_rows_before(p))
     if not (takes or on or first_row):
+        if getattr(bound, "reset", ""):
+            yield CacheUse(())
         return
     known = [each for each in _BEGUN if each != TRANSFORMERS or TRANSFORMERS in sys.modules]
     for begun in known if len(takes) == 1 else ("",):
@@ -210,11 +214,11 @@ def _says_use(parameter: Parameter) -> bool:
 
 
 def _tried(
-    bound: Convention, use: CacheUse, problem: Problem, raised: list[str]
+    bound: Convention, use: CacheUse, problem: Problem, before: int, raised: list[str]
 ) -> Iterator[tuple[CacheUse, bool]]:
     """Yield the ways that one row more is answered in, and whether it is that of the whole."""
-    whole = last_row(bound, problem, BEFORE + 1)
-    first, one = rows(problem, 0, BEFORE), rows(problem, BEFORE, BEFORE + 1)
+    whole = last_row(bound, problem, before + 1)
+    first, one = rows(problem, 0, before), rows(problem, before, before + 1)
     own = bound(one).output
     calls = CachedCalls(bound, use)
     answer, cache = calls.begin(first)
@@ -222,7 +226,7 @@ def _tried(
         calls = CachedCalls(bound, found, None if found.parameters else calls.function)
         given = cache if found.begun or not found.parameters else _at(answer.beside, found)
         try:
-            output = calls.go_on(one, BEFORE, given)[0].output
+            output = calls.go_on(one, before, given)[0].output
         except CandidateError as error:
             named = " and ".join(f"`{name}`" for name in found.parameters)
             raised += [f"with {named} as a call returned it, the next one {error}"] if named else []
