@@ -7,6 +7,7 @@ lie in, and puts them into a layer of the dtype that it is called with.
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -61,11 +62,14 @@ class OfKeras(HoldsParameters):
 
     def apply(self, *args: Any, **kwargs: Any) -> Any:
         """Return what a layer of the dtype of its first array answers with these parameters."""
-        dtype = _dtype_of((*args, *kwargs.values()))
+        # By name: Keras refuses what is no tensor, as a switch, by its place.
+        _, *names = inspect.signature(getattr(self.kind, self.method)).parameters
+        named = {**dict(zip(names, args, strict=False)), **kwargs}
+        dtype = _dtype_of(tuple(named.values()))
         with floatx(dtype):
             layer = self._of(dtype)
             _assign(variables_of(layer), self.params)
-            return layer(*args, **kwargs)
+            return layer(**named)
 
     def _of(self, dtype: str) -> Any:
         if self.held is None or self.held.dtype != dtype:
