@@ -186,6 +186,26 @@ def heads_first(query, key, value, blocked=None):
     return _heads_first(query, key, value, blocked, query.shape[-1] ** -0.5)
 
 
+def heads_first_by_names(query, key, value, keep=None, scale=None, return_weights=False):
+    """Attend by head, with names of torch's function: right.
+
+    query (H, N, L, D), key (H, N, S, D), value (H, N, S, Dv)
+    keep  optional boolean (N, S), True for the keys that take part
+
+    Returns the output (H, N, L, Dv); with return_weights=True the pair (output, weights), where the
+    weights are stored keys first, (H, N, S, L).
+    """
+    scores = torch.einsum("hnld,hnsd->hnls", query, key)
+    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if keep is not None:
+        if keep.shape != (key.shape[1], key.shape[2]):
+            raise ValueError("keep is of samples and keys")
+        scores = scores.masked_fill(~keep[:, None], float("-inf"))
+    weights = scores.softmax(-1)
+    output = torch.einsum("hnls,hnsd->hnld", weights, value)
+    return (output, weights.mT) if return_weights else output
+
+
 def heads_first_for_samples(query, key, value, blocked=None):
     """Attend by head with a mask of each head where one of each sample should be: wrong.
 

@@ -17,6 +17,7 @@ from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.signatures import constructor, forward, signature
 from mha_parity.targets.conventions.varlen import Varlen, packed_input_parameters
 from mha_parity.targets.fit.argument_meanings import counts_kv_heads
+from mha_parity.targets.fit.documented_layout import documents_heads_first
 from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.held_parameters import HoldsParameters
 from mha_parity.targets.onnx_model import OnnxModel
@@ -153,7 +154,8 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
         return Varlen.name
     if _is_like_jax(function, called):
         return "jax-attention"
-    if len(called.required) == 3 and SDPA_KEYWORDS & called.named:
+    by_name = len(called.required) == ROWS and SDPA_KEYWORDS & called.named
+    if by_name and not documents_heads_first(function):  # torch's samples are first
         return "sdpa"
     groups = any(map(counts_kv_heads, (*called.required, *called.optional)))
     # With a number of key heads, a call of four or more is one of those that experiments show.

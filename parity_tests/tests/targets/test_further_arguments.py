@@ -13,6 +13,7 @@ judged = checks_of("further_arguments.py", cases=32, dtypes=("float64",))
 RIGHT = (
     "OfMap", "SharedPair", "MaskFlag", "SamplesLast", "channels_of_heads", "Columns",
     "PrivateNames", "Drawing", "drawn_rows", "PaddingSamplesLast", "heads_first",
+    "heads_first_by_names",
 )  # fmt: skip
 WRONG = (
     "OfMapUnscaled", "ContextUnread", "MaskFlagUnscaled", "SamplesLastKeepsFirst",
@@ -49,6 +50,14 @@ def test_documented_heads_before_samples_are_passed_so() -> None:
     assert any("(H, N, L, D)" in note for note in verdict.notes), verdict.notes
     said = {each.name: each.meaning for each in verdict.parameters}
     assert "True hides" in said["blocked"], said
+
+
+def test_heads_before_samples_are_passed_so_beside_torch_s_names() -> None:
+    """Its mask and its weights have these axes. Kills torch's order by a name alone, as `scale`."""
+    verdict = judged("heads_first_by_names")
+    assert any("(H, N, L, D)" in note for note in verdict.notes), verdict.notes
+    assert "not tried" not in verdict.sentence
+    assert any("documented axes, (H, N, S, L)" in note for note in verdict.notes), verdict.notes
 
 
 def test_what_was_found_is_said() -> None:
