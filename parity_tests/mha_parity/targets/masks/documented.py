@@ -35,7 +35,7 @@ _OF_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _NOT = re.compile(
-    r"\b(not|no|never|cannot|without(?! (restriction|limit))|except|unless|other than|but|outside"
+    r"\b(not|no(body| one)?|never|cannot|without(?! (restriction|limit))|except|unless|other than|but|outside"
     r"|neither|nothing)\b|\w+n['\u2019]t\b|\bnon(?=-?[a-z])|!=",
     re.IGNORECASE,
 )
@@ -48,7 +48,7 @@ _HIDES = re.compile(
 )
 _KEEPS = re.compile(
     r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|look(s|ed|ing)? at"
-    r"|influenc\w+|includ\w+"
+    r"|influenc\w+|includ\w+|(may|can) (be )?used?|usable"
     r"|unmask\w*|tak(es?|ing) part|participat\w+|permit\w*|real|actual|be read)\b",
     re.IGNORECASE,
 )
