@@ -35,8 +35,8 @@ _OF_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _NOT = re.compile(
-    r"\b(not|no(body| one)?|never|cannot|without(?! (restriction|limit))|except|unless|other than|but|outside"
-    r"|neither|nothing)\b|\w+n['\u2019]t\b|\bnon(?=-?[a-z])|!=",
+    r"\b(not|no(body| one)?|never|cannot|without(?! (restriction|limit))|except|unless|other than"
+    r"|but|outside|neither|nothing)\b|\w+n['\u2019]t\b|\bnon(?=-?[a-z])|!=",
     re.IGNORECASE,
 )
 # `mask` is a verb in "0 = mask", and a noun in "mask[i, j]" and "a mask where".
