@@ -67,6 +67,35 @@ class Layer(nn.Module):
         return self.out_proj(heads.transpose(1, 2).flatten(2))
 
 
+def rotary_by_table(q, k, freqs_cis):
+    """Return both with the positions of a table of complex numbers, (L, D / 2)."""
+
+    def turned_by(x):
+        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)).contiguous())
+        return torch.view_as_real(pairs * freqs_cis).flatten(-2).type_as(x)
+
+    return turned_by(q), turned_by(k)
+
+
+class ByTable(Layer):
+    """Each call gets the table of its positions."""
+
+    def scores_of(self, q, k):
+        return q @ k.mT * self.head_dim**-0.5
+
+    def forward(self, x, freqs_cis):
+        q, k, v = self.qkv(x)
+        q, k = rotary_by_table(q, k, freqs_cis)
+        return self.merged(self.scores_of(q, k).softmax(-1) @ v)
+
+
+class ByTableUnscaled(ByTable):
+    """Wrong: the scores are not scaled."""
+
+    def scores_of(self, q, k):
+        return q @ k.mT
+
+
 class NormedRotary(Layer):
     """Norms of q and k, and rotary positions by a function: as Qwen3 has them."""
 

@@ -59,7 +59,9 @@ def _names(subject: Any) -> Iterator[str]:
         function = getattr(each, "__func__", each)
         if inspect.isfunction(function):
             yield from _of_decorator(function)
-            yield from _of_code(inspect.unwrap(function).__code__)
+            # What is wrapped may be an object that is called, and has no code of its own.
+            if (code := getattr(inspect.unwrap(function), "__code__", None)) is not None:
+                yield from _of_code(code)
     if inspect.isclass(subject):
         yield from (base.__name__ for base in subject.__mro__[1:])
 

@@ -29,12 +29,16 @@ ROTARY = ("rotary", "q_norm", "k_norm")
         ("OfBase", ROTARY),
         ("ByObject", ("by_object",)),
         ("Alibi", ("alibi",)),
+        ("ByTable", ("rotary_by_table",)),
     ],
 )
 def test_the_rest_is_judged_where_a_part_returns_what_it_is_given(
     name: str, parts: tuple[str, ...]
 ) -> None:
-    """A function, a method, a module: without it the layer is right, and the verdict says so."""
+    """A function, a method, a module: without it the layer is right, and the verdict says so.
+
+    A table of positions that each call gets is None then: the function cannot be run with it.
+    """
     verdict = judged(name, without=parts)
     assert verdict.outcome is Outcome.PASS
     assert f"without its {', '.join(parts)}" in verdict.sentence
@@ -42,9 +46,12 @@ def test_the_rest_is_judged_where_a_part_returns_what_it_is_given(
     assert parts == taken_out
 
 
-def test_what_is_wrong_beside_the_part_fails() -> None:
+@pytest.mark.parametrize(
+    ("name", "parts"), [("UnscaledRotary", ROTARY), ("ByTableUnscaled", ("rotary_by_table",))]
+)
+def test_what_is_wrong_beside_the_part_fails(name: str, parts: tuple[str, ...]) -> None:
     """Without its positions a layer without a scale is named by that."""
-    verdict = judged("UnscaledRotary", without=ROTARY, diagnose=True)
+    verdict = judged(name, without=parts, diagnose=True)
     assert verdict.outcome is Outcome.FAIL
     assert ["scale-none"] == [each.bug for each in verdict.diagnosis]
 
@@ -59,6 +66,7 @@ def test_what_is_wrong_beside_the_part_fails() -> None:
         ("ByStaticMethod", "--without rotate_half judges the rest"),
         ("built", "--without rope judges the rest"),
         ("Alibi", "--without alibi judges the rest"),
+        ("ByTable", "--without rotary_by_table judges the rest"),
     ],
 )
 def test_a_refusal_names_the_part_to_take_out(name: str, said: str) -> None:

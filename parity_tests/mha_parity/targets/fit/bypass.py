@@ -184,8 +184,16 @@ class Bypass:
         given = [*args, *kwargs.values()]
         key = name, getattr(function, "__qualname__", ""), len(args), *kwargs
         if key not in self._places:
-            result = function(*map(_copied, args), **{key: _copied(kwargs[key]) for key in kwargs})
-            places = _places(result, given, _names_of(function, len(args), kwargs))
+            named = _names_of(function, len(args), kwargs)
+            try:
+                result = function(*map(_copied, args), **{k: _copied(kwargs[k]) for k in kwargs})
+            except Exception:
+                # A table of positions that a call lacks is None: what is rotated is passed on.
+                if all(each is not None for each in given):
+                    raise
+                self.used |= {name, name.rpartition(".")[2]}
+                return _rows(given, named)
+            places = _places(result, given, named)
             if places is None and _is_added(name, result):
                 places = ADDED
             if places is None:
@@ -329,6 +337,16 @@ def _places(
         left.remove(place)
         places.append(place)
     return tuple(places) if several else places[0]
+
+
+def _rows(given: Sequence[Any], names: Sequence[str]) -> Any:
+    """Return the arrays among arguments that are no tables of positions; one as it is."""
+    rows = [
+        each
+        for each, name in zip(given, names, strict=True)
+        if hasattr(each, "shape") and not _TABLE.search(name)
+    ]
+    return rows[0] if len(rows) == 1 else tuple(rows)
 
 
 def _is_added(name: str, result: Any) -> bool:

@@ -17,6 +17,7 @@ from mha_parity.targets.fit import layer_arrays, names, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
+from mha_parity.targets.fit.bypass import parts_taken_out
 from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
@@ -371,6 +372,11 @@ def _of_one_length(how: Interpretation) -> Iterator[Interpretation]:
 
 
 def _positions(named: Sequence[inspect.Parameter], of: str) -> tuple[str, ...]:
-    """Return the required parameters that speak of positions: torch's layer knows none."""
+    """Return the required parameters that speak of positions: torch's layer knows none.
+
+    Those of a call are of no use where a part is taken out: they get None then, as trials show.
+    """
+    if of == "call" and parts_taken_out():
+        return ()
     required = [p for p in named if p.default is p.empty and not call_roles.counts_rows_before(p)]
     return tuple(p.name for p in required if parameters.role(p.name, of) is Role.POSITIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,9 @@ from mha_parity.targets.fit.search import (
     trial_problem,
 )
 from mha_parity.targets.fit.separate_kernels import has_separate_kernels, separate_kernels
+from mha_parity.targets.fit.without_counterpart import lacks_counterpart
 
 if TYPE_CHECKING:
-    import inspect
     from collections.abc import Mapping, Sequence
 
     from mha_parity.core.arrays import Array
@@ -219,7 +220,8 @@ def why_refused(
     """Return why nothing fits a class (``layers``), or a function (None)."""
     offenders = () if layers is None else layers.offenders
     if layers is not None and offenders:
-        return refusal_without_counterpart(name, offenders, layers.inner)
+        parts = _parts_of_positions(layers.kind, offenders)
+        return refusal_without_counterpart(name, offenders, layers.inner, parts)
     best = max(trials, key=lambda each: round(each.correlation, 6), default=None)
     if best is not None and (around := best.interpretation.around):
         return refusal_without_counterpart(
@@ -285,6 +287,17 @@ def refusal_of_unnamed_roles(
         "but these names do not say so, and it may be meant as something else; to have it judged, "
         f"name them after what they project, as q_proj, k_proj, v_proj or qkv, or {ADAPTER}."
     )
+
+
+def _parts_of_positions(kind: type, offenders: Sequence[str]) -> tuple[str, ...]:
+    """Return the functions that a call names which rotate, where its positions alone offend."""
+    call = forward(kind)
+    named = parameters.of_callable(call, skip_self=True)
+    positions = {p.name for p in named if parameters.role(p.name, "call") is Role.POSITIONS}
+    code = getattr(inspect.unwrap(call), "__code__", None)
+    if code is None or not positions.issuperset(offenders):
+        return ()
+    return tuple(each for each in code.co_names if lacks_counterpart(each))
 
 
 NO_COUNTERPART = "no counterpart in torch's layer"
