@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = ("impl", "reference", "parity_tests/mha_parity")
 OWN = {"mha_numpy", "mha_parity", "mha_torch"}
 # Distributions that are called otherwise than the module that they bring.
-CALLED = {"haiku": "dm-haiku"}
+CALLED = {"haiku": "dm-haiku", "tensorflow": "tensorflow-cpu"}
 # A notebook runs in it: it is imported only where it is there already.
 PRESENT = {"IPython"}
 

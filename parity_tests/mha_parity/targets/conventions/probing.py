@@ -26,11 +26,15 @@ from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
 from mha_parity.targets.conventions.resets import find_reset
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
+from mha_parity.targets.conventions.taken_back import (
+    FLOAT_MASKS,
+    gradients_of_nothing,
+    leave_out_empty,
+    leave_out_floats,
+)
 from mha_parity.targets.conventions.window_calls import use_windows_of
 from mha_parity.targets.fit.documented_layout import documents_multiples
-from mha_parity.targets.masks.documented import documents_booleans
 from mha_parity.targets.masks.find import fill_required, find_masks
-from mha_parity.targets.own_backward import own_backward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,10 +45,6 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-FLOAT_MASKS = (
-    ("attn", "attn_mask", ("float2d", "float3d")),
-    ("padding", "key_padding_mask", ("float",)),
-)
 WHOLE_TILES = 128  # rows, which most tiles divide: those of other lengths may be left out
 NARROWER = {"float64": DTYPES[1:], "float32": DTYPES[2:]}
 
@@ -71,11 +71,13 @@ def probe_offer(convention: Convention) -> None:
             failing |= {(probe.axis, probe.value)} if reasons else set()
         else:
             convention.reasons[probe.axis, probe.value] = reasons[0]
-    _leave_out_empty(convention)
+    empty = gradients_of_nothing(convention)
+    if empty is not None:
+        leave_out_empty(convention, accepts(convention, _in_trial_dtype(convention, empty)).reason)
     _only_batches(convention)
     find_masks(convention, failing)
     _only_samples_with_masks(convention, failing)
-    _leave_out_floats(convention)
+    leave_out_floats(convention)
     if not convention.hides_future:  # a switch of the rule was found
         convention.remarks = tuple(each for each in convention.remarks if each != CAUSAL)
     _try_claims(convention, failing)
@@ -126,33 +128,6 @@ def _settle_dtype(convention: Convention) -> None:
         ):
             convention.trial_dtype = dtype
             return
-
-
-def _leave_out_empty(convention: Convention) -> None:
-    """Take no rows and no keys back where a backward pass of the target's own raises on them."""
-    held = convention.offer["size"]
-    asked = "empty" in held and "yes" in convention.offer["gradients"]
-    if not (asked and own_backward(convention.subject)):
-        return
-    case = convention.trial_case().replace(queries=0, keys=0, gradients="yes")
-    shown = accepts(convention, _in_trial_dtype(convention, case))
-    if not shown.offered:
-        convention.offer = convention.offer | {"size": tuple(e for e in held if e != "empty")}
-        convention.reasons["size", "empty"] = f"with gradients it {shown.reason}"
-
-
-def _leave_out_floats(convention: Convention) -> None:
-    """Take floats back of masks of torch's names that the documentation says are booleans."""
-    for axis, name, values in FLOAT_MASKS:
-        held = name if name in {p.name for p in convention.parameters} else "attn_mask"
-        if convention.masks is not None or held not in convention.own_masks:
-            continue
-        if documents_booleans(convention.subject, convention.entry(), held):
-            left = tuple(each for each in convention.offer[axis] if each not in values)
-            taken_back = [each for each in values if each in convention.offer[axis]]
-            convention.offer = convention.offer | {axis: left}
-            reason = f"its documentation says that `{held}` is boolean"
-            convention.reasons |= {(axis, each): reason for each in taken_back}
 
 
 def _in_trial_dtype(convention: Convention, case: Case) -> Case:

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import layer_arrays, names, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
-from mha_parity.targets.fit.bypass import parts_taken_out
 from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
@@ -112,7 +110,7 @@ class Layers:
             except CandidateError as error:
                 made = f"{self.kind.__name__}({how.text(sizes)})"
                 self.obstacles.append(f"building one of width 24 with 4 heads {error} by {made}")
-                self.offenders = self.offenders or _positions(
+                self.offenders = self.offenders or call_roles.of_positions(
                     parameters.of_callable(self.kind), "constructor"
                 )
                 continue
@@ -324,7 +322,11 @@ class Layers:
     ) -> None:
         """Keep what has no counterpart, and why arrays are not those of an attention."""
         others = (leaf.path for leaf in kept.others)
-        self.offenders = (*others, *further_attentions(kept), *_positions(named, "call"))
+        self.offenders = (
+            *others,
+            *further_attentions(kept),
+            *call_roles.of_positions(named, "call"),
+        )
         if not fits:
             unfit = weights.unfit(kept, {"h": heads, "d": SMALL.embed_dim // heads})
             shown = ", ".join(f"{leaf.path} {leaf.shape}" for leaf in unfit)
@@ -369,14 +371,3 @@ def _of_one_length(how: Interpretation) -> Iterator[Interpretation]:
     if construction is not None and construction.has("length"):
         for more in (0, 1):
             yield replace(how, construction=replace(construction, longer_by=more))
-
-
-def _positions(named: Sequence[inspect.Parameter], of: str) -> tuple[str, ...]:
-    """Return the required parameters that speak of positions: torch's layer knows none.
-
-    Those of a call are of no use where a part is taken out: they get None then, as trials show.
-    """
-    if of == "call" and parts_taken_out():
-        return ()
-    required = [p for p in named if p.default is p.empty and not call_roles.counts_rows_before(p)]
-    return tuple(p.name for p in required if parameters.role(p.name, of) is Role.POSITIONS)

@@ -13,6 +13,7 @@ from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads, whole_windows
+from mha_parity.targets.fit.bypass import parts_taken_out
 from mha_parity.targets.fit.configurations import RecordingConfig
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
 from mha_parity.targets.fit.map_sizes import is_annotated, is_length, map_sizes
@@ -383,3 +384,14 @@ _NEVER_INPUT = frozenset({
 def is_no_input(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter of a call is a mask, a switch or a cache by its name: no input."""
     return parameters.role(parameter.name, "call", parameter.default) in _NEVER_INPUT
+
+
+def of_positions(named: Sequence[inspect.Parameter], of: str) -> tuple[str, ...]:
+    """Return the required parameters that speak of positions: torch's layer knows none.
+
+    Those of a call are of no use where a part is taken out: they get None then, as trials show.
+    """
+    if of == "call" and parts_taken_out():
+        return ()
+    required = [p for p in named if p.default is p.empty and not counts_rows_before(p)]
+    return tuple(p.name for p in required if parameters.role(p.name, of) is Role.POSITIONS)
