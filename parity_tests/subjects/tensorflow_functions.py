@@ -34,3 +34,11 @@ def _halved(x: Any) -> Any:
 def halves_the_gradient(q: Any, k: Any, v: Any) -> Any:
     """q, k, v: (N, H, L, D)."""
     return attention(q, _halved(k), v)
+
+
+def cast_late(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    """q, k, v: (N, H, L, D); mask: (N, 1, L, S)."""
+    scores = tf.matmul(q, k, transpose_b=True) / tf.sqrt(tf.cast(tf.shape(q)[-1], q.dtype))
+    if mask is not None:
+        scores += tf.cast(mask * -1e9, scores.dtype)
+    return tf.matmul(tf.nn.softmax(scores), v)

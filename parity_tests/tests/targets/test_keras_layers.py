@@ -98,3 +98,12 @@ def test_wrong_functions_fail(name: str, said: str) -> None:
     verdict = judged_function(name, grad=True, diagnose=True)
     assert verdict.failed, verdict
     assert said in [each.title for each in verdict.diagnosis]
+
+
+@needs_tensorflow
+def test_a_boolean_that_stays_one_is_no_mask() -> None:
+    """`True * -1e9` is True in TensorFlow, and lifts a score by 1: ones and zeros are the mask."""
+    verdict = judged_function("cast_late", dtypes=("float32",))
+    assert 0 == verdict.failed, verdict
+    (mask,) = (each for each in verdict.parameters if "mask" == each.name)
+    assert mask.meaning.startswith("1.0 hides"), mask

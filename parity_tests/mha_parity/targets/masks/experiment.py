@@ -78,6 +78,14 @@ class MaskExperiment:
         n, h, length, keys = self.plain.shape
         return n, h, length, keys
 
+    @property
+    def lift(self) -> float:
+        """What a True adds that is cast to a number; inf where none is by itself.
+
+        Of TensorFlow's tensors `True * -1e9` is True.
+        """
+        return 1.0 if self.convention.library.name in {"keras", "tensorflow"} else np.inf
+
     def weights(self, given: Mapping[str, Any]) -> Array:
         """Return the weights that the output shows when these parameters are passed.
 

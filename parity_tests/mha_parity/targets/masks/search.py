@@ -260,9 +260,7 @@ class _Search:
                 yield MaskFormat(axes, LENGTHS, fit=fit)
 
     def _fit(self, taken: MaskFormat, value: Any, predicted: Array) -> float:
-        if value is None:
-            return 0.0
-        effect = self._effect(value, taken.axes)
+        effect = None if value is None else self._effect(value, taken.axes)
         if effect is None:
             return 0.0
         self._answered.append(taken.axes)
@@ -358,7 +356,7 @@ class _Search:
             predicted = self._experiment.centred(-1.0 * hidden)
             fit, per_unit = cosine(effect, predicted), effect_ratio(effect, predicted)
             # What is added to the scores lifts them by a 1 too: that is no meaning of a True.
-            if added is not None and abs(-per_unit - rate) < WEAK:
+            if abs(-per_unit - (self._experiment.lift if added is None else rate)) < WEAK:
                 continue
             hides = fit > 0 if asked.hides is None else asked.hides
             if abs(fit) <= MIN_COSINE or asked.added:
