@@ -74,7 +74,8 @@ class OfKeras(HoldsParameters):
     def _of(self, dtype: str) -> Any:
         if self.held is None or self.held.dtype != dtype:
             self.held = self.first_call.take(self.make, dtype)
-            weakref.finalize(self, self.first_call.give_back, self.held)
+            # At the end of the process nothing is given back: its libraries may be gone.
+            weakref.finalize(self, self.first_call.give_back, self.held).atexit = False
             for path, function in self.replaced.items():
                 _replace(self.held.layer, path.split(".")[1:], function)
         return self.held.layer
