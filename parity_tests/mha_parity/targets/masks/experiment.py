@@ -80,7 +80,7 @@ class MaskExperiment:
 
     @property
     def lift(self) -> float:
-        """What a True adds that is cast to a number; inf where none is by itself.
+        """Number that a True adds where it is cast to one; inf where it is not by itself.
 
         Of TensorFlow's tensors `True * -1e9` is True.
         """
