@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.targets.backends import to_numpy
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -127,8 +129,12 @@ def _contents(value: Any) -> Any:
     """Return a copy of what a value holds that can be changed in place; None of any other."""
     if isinstance(value, list | dict):
         return value.copy()
-    if isinstance(value, np.ndarray) or (is_variable(value) and SEEDS not in value.name):
-        return np.array(value)
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if is_variable(value) and SEEDS not in value.name:
+        # Keras's own conversion of a variable warns of NumPy 2 on torch's backend.
+        held = value.value if isinstance(value, keras_module().Variable) else value
+        return np.array(to_numpy(held, "a variable"))
     return None
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.library_layers import as_layer
 from mha_parity.worker.client import isolated
 from subject_checks import SUBJECTS, checks_of
 
@@ -59,13 +62,29 @@ def test_right_layers_pass(name: str, backend: str, monkeypatch: pytest.MonkeyPa
 @needs_keras
 @pytest.mark.parametrize("name", ["ByDenseUnscaled", "KeepsFirstKeys"])
 def test_wrong_layers_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a wrong scale and of keys that are kept.
-
-    The second kills a pool that hands out layers with what their last calls left: its new layers
-    would be as wrong as the used one, and agree.
-    """
+    """Of a wrong scale and of keys that are kept."""
     verdict = _judged(name, "torch", monkeypatch)
     assert verdict.failed, verdict
+
+
+@needs_keras
+def test_a_layer_that_is_used_again_is_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Keras layer serves two objects, the second without what a call of the first left."""
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    stands = as_layer(load.load(f"{SUBJECTS}/keras_layers.py:KeepsFirstKeys"))
+    rows = np.ones((2, 3, 8), np.float32)
+    first = stands(8, 2)
+    first.initialise(x=rows)
+    call, made = first.first_call, first.params
+    first(rows)
+    used = first.held.layer
+    (left,) = used.kept
+    del first
+    again = stands(8, 2)
+    again.first_call, again.params = call, made
+    again(2 * rows)
+    assert used is again.held.layer
+    assert left is not used.kept[0]
 
 
 @needs_keras

@@ -189,10 +189,11 @@ class Bypass:
                 result = function(*map(_copied, args), **{k: _copied(kwargs[k]) for k in kwargs})
             except Exception:
                 # A table of positions that a call lacks is None: what is rotated is passed on.
-                if all(each is not None for each in given):
+                rows = _rows(given, named)
+                if not rows or all(each is not None for each in given):
                     raise
                 self.used |= {name, name.rpartition(".")[2]}
-                return _rows(given, named)
+                return rows[0] if len(rows) == 1 else tuple(rows)
             places = _places(result, given, named)
             if places is None and _is_added(name, result):
                 places = ADDED
@@ -339,14 +340,13 @@ def _places(
     return tuple(places) if several else places[0]
 
 
-def _rows(given: Sequence[Any], names: Sequence[str]) -> Any:
-    """Return the arrays among arguments that are no tables of positions; one as it is."""
-    rows = [
+def _rows(given: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Return the arrays among arguments that are no tables of positions."""
+    return [
         each
         for each, name in zip(given, names, strict=True)
         if hasattr(each, "shape") and not _TABLE.search(name)
     ]
-    return rows[0] if len(rows) == 1 else tuple(rows)
 
 
 def _is_added(name: str, result: Any) -> bool:
