@@ -74,7 +74,7 @@ def test_a_layer_that_is_used_again_is_as_new(monkeypatch: pytest.MonkeyPatch) -
     stands = as_layer(load.load(f"{SUBJECTS}/keras_layers.py:KeepsFirstKeys"))
     rows = np.ones((2, 3, 8), np.float32)
     first = stands(8, 2)
-    first.initialise(x=rows)
+    first.initialise(x=rows[:, :2])
     call, made = first.first_call, first.params
     first(rows)
     used = first.held.layer
