@@ -127,6 +127,7 @@ EXTREME_VALUES = ("infinite_value", "largest_value")
 
 # Beside the features, in the reasons: why S is always L of what takes keys of its own.
 UNLIKE_LENGTHS = ("lengths", "unlike")
+ODD_HEADS = ("head_dim", "odd")  # likewise, why no heads of an odd width are asked
 SQUARE = "at L = S alone"  # in the meaning of a mask that other lengths are not asked with
 UNMASKED = "without masks"  # in the meaning of a cache that no mask is passed beside
 # In that of a cache with which several new rows are not those of the whole.

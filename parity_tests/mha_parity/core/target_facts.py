@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mha_parity.core.features import UNLIKE_LENGTHS
+from mha_parity.core.features import ODD_HEADS, UNLIKE_LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,3 +47,8 @@ NO_FACTS = TargetFacts()
 def takes_one_length(reasons: Mapping[tuple[str, str], str]) -> bool:
     """Return whether a target takes keys of its own, and as many as queries alone."""
     return UNLIKE_LENGTHS in reasons
+
+
+def takes_even_heads(reasons: Mapping[tuple[str, str], str]) -> bool:
+    """Return whether a target is asked for heads of an even width alone."""
+    return ODD_HEADS in reasons

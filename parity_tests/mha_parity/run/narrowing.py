@@ -11,7 +11,7 @@ from mha_parity.cases.sizes import FULL_LIMIT, judging_microseconds
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
 from mha_parity.core.errors import UsageError
 from mha_parity.core.features import has_one_kv_head
-from mha_parity.core.target_facts import takes_one_length
+from mha_parity.core.target_facts import takes_even_heads, takes_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -171,6 +171,8 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
         fitting = (case.replace(kv_heads_count=1) for case in fitting)
     if takes_one_length(candidate.facts.reasons):
         fitting = (each if each.queries == each.keys else _squared(each) for each in fitting)
+    if takes_even_heads(candidate.facts.reasons):
+        fitting = map(_with_even_heads, fitting)
     plan: MaskPlan | None = candidate.masks
     yield from fitting if plan is None else _askable(fitting, plan)
 
@@ -232,3 +234,13 @@ def _squared(case: Case) -> Case:
         ):
             break
     return case.replace(queries=length, keys=length)
+
+
+def _with_even_heads(case: Case) -> Case:
+    """Return a case with heads of an even width, and as many of them where these are equal."""
+    if case.head_dim % 2 == 0:
+        return case
+    width = case.head_dim + 1
+    width += 2 * (width == case.v_head_dim)
+    square = case.heads_count == case.head_dim and case.size == "equal"
+    return case.replace(head_dim=width, heads_count=width if square else case.heads_count)

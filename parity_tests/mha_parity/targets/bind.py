@@ -22,6 +22,7 @@ from mha_parity.targets.known import KNOWN, convention_named
 from mha_parity.targets.library_layers import as_layer
 from mha_parity.targets.onnx_model import OnnxModel
 from mha_parity.targets.recognition import convention_of
+from mha_parity.targets.rotation_dtype import leave_out_float64
 from mha_parity.targets.state_dict import give_weights
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def bind(
             bound.mask_meanings, bound.without = dict(masks), tuple(without)
             bound.weights_axes = documented_weights(bound.subject)
             _check_names(bound)
-            if not bound.states_offer:
-                (probe_offer if probe else offer_unprobed)(bound)
+            _settle_offer(bound, probe=probe)
             if not probe and (layer is not None or state_dict is not None):
                 bound.offer = bound.offer | {"dtype": bound.library.dtypes}  # the weights say which
             _take_weights(bound, compiled, state_dict, num_heads)
@@ -99,6 +99,14 @@ def bind(
         return bound
     finally:
         state.restore()
+
+
+def _settle_offer(bound: Convention, *, probe: bool) -> None:
+    """Find what a target offers, by small calls or by its signature alone."""
+    if probe:
+        leave_out_float64(bound)
+    if not bound.states_offer:
+        (probe_offer if probe else offer_unprobed)(bound)
 
 
 def _check_names(bound: Convention) -> None:

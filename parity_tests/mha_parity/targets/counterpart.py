@@ -61,12 +61,25 @@ def refuse_without_counterpart(bound: Convention) -> None:
     named = named or kept_parts_without_counterpart(
         layer, lambda: bound.answer(problem, call.make()).output
     )
-    if named:
+    if named and not _turns_nothing(bound, problem, around):
         if bends_scores(lambda other: _output(bound, other), problem):
             return
         parts = _parts_to_take_out(bound, problem, around)
         raise TargetError(refusal_without_counterpart(bound.name, named, parts=parts))
     refuse_separate_kernels(bound)
+
+
+def _turns_nothing(bound: Convention, problem: Problem, around: tuple[str, ...]) -> bool:
+    """Return whether a call that gets a rotation by 0 answers the same without a part so named."""
+    if not isinstance(bound, Fitted) or not bound.how.roles.rotations:
+        return False
+    whole = _output(bound, problem)
+    for part in around:
+        bypass = Bypass(bound.subject, (part,))
+        with suppress(CandidateError), as_they_stand(on=True), bypass:
+            if is_rounding(_output(bound, problem), whole) and bypass.used:
+                return True
+    return False
 
 
 def _parts_to_take_out(

@@ -29,8 +29,9 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
     (Role.HEADS, r"^head_mask$"),  # multiplies the weights of whole heads, after the softmax
     (Role.MASK, r"mask|padding|^pad$"),
     (Role.SCORE_BIAS, r"alibi|rel(ative)?_?(pos|.*bias)|(attn|attention|position|pos|score)_?bias"),
+    (Role.POSITIONS, r"rope|rotary|freqs|(^|_)(cos|sin)(_|$)"),
     (Role.CACHE, r"cache|past|incremental|(?<!coder)(?<!hidden)(?<!input)_state$|^state$|^mems?$"),
-    (Role.POSITIONS, r"rope|rotary|freqs|^pos$|position|^((cos|sin)_?)+$|start_pos|offset"),
+    (Role.POSITIONS, r"^pos$|position|start_pos|offset"),
     (Role.CONFIG, r"^(config|cfg|args|hparams|conf|hp|opt|.*_config|.*_cfg|.*_args|_.+__c)$"),
     (Role.PROJECTION_BIAS, r"bias|^b_?[qkvo]$|^b_?out$"),
     (Role.SIZE, r"(head|key|value|query|model|embed|[kvq])_?(dim|size|width|depth)|^d_|dim$|^dim_"),

@@ -32,11 +32,11 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import called_with_globals
+from mha_parity.targets.fit.identity_rotations import ODD_WIDTH
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.names_in_code import numbers_read, sizes_read
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import ROWS
-from mha_parity.targets.masks.mask_format import MaskHolder
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
@@ -81,12 +81,15 @@ class InterpretedCalls(InterpretedLayers):
         Raises
         ------
         CandidateError
-            Query, key and value differ, of which the target takes one array.
+            Query, key and value differ, of which the target takes one array; or pairs of
+            channels are rotated, and the width of a head is odd.
 
         """
         alike = problem.query is problem.key is problem.value
         if self.how.projection_of_case == "one_array" and not alike:
             raise CandidateError("inconclusive", f"{NOT_ASKED}: it takes one array for all three")
+        if self.how.roles.rotations and problem.case.head_dim % 2:
+            raise CandidateError("inconclusive", f"{NOT_ASKED}: {ODD_WIDTH}")
         arguments = Arguments(problem, self.library)
         layer = None
         if self.how.construction is not None:
@@ -120,11 +123,7 @@ class InterpretedCalls(InterpretedLayers):
             if not (each.optional and problem_arrays.has_none(problem, each.parts, bias=each.bias)):
                 values[name] = self._weight(each, problem, arguments)
         case = problem.case
-        extents = {"N": case.batch, "H": case.heads_count, "L": case.queries, "S": case.keys}
-        for name in roles.none:
-            mask = roles.hiding_nothing(extents, problem.dtype)
-            given = None if mask is None else arguments.array(name, mask)
-            values[name] = MaskHolder(given) if roles.filler.startswith("object") else given
+        values |= roles.without_effect(case, problem.dtype, arguments.array)
         values |= roles.of_lengths(case.queries, case.keys)
         values |= self.modes(training=training)
         offered = [e for e in vars(self).get("offer", {}).get("weights", ()) if e != "none"]

@@ -10,12 +10,14 @@ import numpy as np
 
 from mha_parity.core.candidate import Answer, TargetError
 from mha_parity.core.compare import as_float64
+from mha_parity.core.features import ODD_HEADS
 from mha_parity.targets.conventions.base import NEARLY_KEYS
 from mha_parity.targets.conventions.interpreted import InterpretedCalls
 from mha_parity.targets.conventions.optional_arguments import without_unread_pair
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
 from mha_parity.targets.fit.documented_layout import names_plane
+from mha_parity.targets.fit.identity_rotations import NOTHING_TURNED, ODD_WIDTH
 from mha_parity.targets.fit.one_shape import OF_ONE_SHAPE, is_of_one_shape
 from mha_parity.targets.fit.own_blocks import OWN_BLOCK, with_whole_blocks
 from mha_parity.targets.fit.refine import (
@@ -113,6 +115,7 @@ class SearchedCalls(InterpretedCalls):
                 self.trial_dtype = dtype
                 best = self._with_places(best, dtype)
                 self._keep_numbers(best, Search(self.ask, dtype))
+                self._keep_rotations(best)
                 best = self._with_blocks(best, dtype)
                 self._look_for_keys(best, search.trials)
                 search = Search(self.ask, dtype)
@@ -137,6 +140,12 @@ class SearchedCalls(InterpretedCalls):
         if best.exact and best.interpretation.of_heads:
             self.keeps_numbers = True
             self.keeps_numbers = search.tried(best.interpretation).exact
+
+    def _keep_rotations(self, best: InterpretationResult) -> None:
+        """Keep that tables of positions turn nothing, and that heads of an odd width have none."""
+        if turned := dict(best.interpretation.roles.rotations):
+            self.reasons[ODD_HEADS] = ODD_WIDTH
+            self.meanings |= {f"call.{name}": NOTHING_TURNED for name in turned}
 
     def _with_blocks(self, best: InterpretationResult, dtype: str) -> InterpretationResult:
         """Return the fit with blocks of all keys where rows see those of their own block alone."""
@@ -201,9 +210,10 @@ class SearchedCalls(InterpretedCalls):
         It computes attention; or the names of its weights leave nothing open, or it has none and
         comes near; and it has nothing without a counterpart, which may be neutral as it is built.
         """
-        if self.layers is not None and self.layers.offenders:
-            return False
         how = trial.interpretation
+        turned = dict(how.roles.rotations)
+        if self.layers is not None and any(each not in turned for each in self.layers.offenders):
+            return False
         if trial.exact or how.around:
             return trial.exact
         if how.unnamed:

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.core.case import Case
 from mha_parity.targets.fit import weights_by_name
 from mha_parity.targets.fit.names import PART_OF_HEADS, WINDOW, is_weight, parts, snake_case
 
 if TYPE_CHECKING:
     import inspect
     from collections.abc import Callable, Mapping, Sequence
-
-    from mha_parity.core.case import Case
 
 LENGTH = 128  # for which layers that keep a mask are built at least
 MOST_SAMPLES = 64  # for which layers that keep a cache have room at least
@@ -105,6 +104,13 @@ class LayerSizes:
     length: int = LENGTH
     kv_heads: int = 0  # 0: as many as heads
     samples: int = 1
+
+    def case(self, batch: int, length: int) -> Case:
+        """Return a case of self-attention with these heads, which stands for no numbers."""
+        return Case(
+            seed=0, batch=batch, queries=length, keys=length, heads_count=self.heads,
+            head_dim=self.width // self.heads,
+        )  # fmt: skip
 
     def value(self, meaning: str) -> Any:
         """Return what an argument of this meaning gets; a string stands for itself in quotes."""

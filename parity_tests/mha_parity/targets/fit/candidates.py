@@ -206,6 +206,7 @@ class Layers:
             rest = [
                 *call_roles.with_optional_masks(named),
                 *call_roles.with_random_keys(named),
+                *call_roles.with_optional_rotations(named),
                 *(each for roles in call_roles.of_layer(named) for each in in_containers(roles)),
                 *(call_roles.of_layer(named) if in_call else ()),
             ]  # tried where no other call is answered

@@ -42,9 +42,8 @@ def make_parameters(layer: Any, sizes: LayerSizes) -> None:
     calls = product(SHAPES, [*of_layer(named), *with_random_keys(named)])
     for shape, roles in (*went_through, *(each for each in calls if each not in went_through)):
         rows = np.zeros((*shape, sizes.width), np.float32)
-        extents = {"N": N, "H": sizes.heads, "L": L, "S": L}
         values: dict[str, Any] = {name: rows for name, _ in roles.inputs}
-        values |= {name: roles.hiding_nothing(extents, np.float32) for name in roles.none}
+        values |= roles.without_effect(sizes.case(N, L), np.float32, lambda _, array: array)
         values |= roles.of_lengths(L, L)
         values |= roles.sized(sizes)
         values |= modes_of(named, training=False)

@@ -13,7 +13,7 @@ from mha_parity.targets.fit.documented_layout import (
 from mha_parity.targets.fit.interpretation import ALONG_ONE_AXIS, LAYOUTS, OF_HEADS
 
 if TYPE_CHECKING:
-    from mha_parity.targets.fit.roles import ParameterAssignment
+    from mha_parity.targets.fit.parameter_assignment import ParameterAssignment
 
 # Along one axis of positions is tried where the grid is answered (`along_one_axis`). Heads before
 # samples differ from heads behind them by masks alone, so that a documentation has to say which.

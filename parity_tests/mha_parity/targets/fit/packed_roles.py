@@ -12,7 +12,7 @@ from mha_parity.targets.fit.packed_inputs import AXES, CONTAINERS, PackedInput
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.targets.fit.roles import ParameterAssignment
+    from mha_parity.targets.fit.parameter_assignment import ParameterAssignment
 
 
 def packed(

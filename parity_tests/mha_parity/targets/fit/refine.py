@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.fit.construct import Construction
     from mha_parity.targets.fit.interpretation import Interpretation
-    from mha_parity.targets.fit.roles import ParameterAssignment
+    from mha_parity.targets.fit.parameter_assignment import ParameterAssignment
     from mha_parity.targets.fit.search import Ask, InterpretationResult
     from mha_parity.targets.fit.weights import WeightArgument
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,14 @@ from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads, whole_windows
 from mha_parity.targets.fit.bypass import parts_taken_out
-from mha_parity.targets.fit.configurations import RecordingConfig
-from mha_parity.targets.fit.fillers import FILLERS, filler_mask
+from mha_parity.targets.fit.fillers import FILLERS
+from mha_parity.targets.fit.identity_rotations import rotations
 from mha_parity.targets.fit.map_sizes import is_annotated, is_length, map_sizes
+from mha_parity.targets.fit.parameter_assignment import (
+    CONFIGURATION,
+    KV_HEADS,
+    ParameterAssignment,
+)
 from mha_parity.targets.fit.parameter_kinds import (
     MATRIX,
     counts_heads,
@@ -24,7 +29,7 @@ from mha_parity.targets.fit.parameter_kinds import (
     is_configuration,
     is_input_of_heads,
 )
-from mha_parity.targets.fit.tile_names import TILE, is_required_tile, tile_or_count
+from mha_parity.targets.fit.tile_names import is_required_tile
 from mha_parity.targets.fit.weight_arguments import (
     in_dictionary,
     in_order,
@@ -36,11 +41,7 @@ if TYPE_CHECKING:
     import inspect
     from collections.abc import Iterator, Sequence
 
-    from mha_parity.core.arrays import Array
-    from mha_parity.targets.fit.argument_meanings import LayerSizes
-    from mha_parity.targets.fit.packed_inputs import PackedInput
     from mha_parity.targets.fit.weight_arguments import Records
-    from mha_parity.targets.fit.weights import WeightArgument
 
 ROWS = ("query", "key", "value")
 _CONTEXT = re.compile(
@@ -51,91 +52,12 @@ _VALUE = re.compile(r"^(x_?)?(v|val|values?)$")
 _KEY = re.compile(r"^(x_?)?(k|keys?)$")
 _LAST_QUERY = re.compile(r"(^|_)(q|query|queries)$")
 _LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
-CONFIGURATION = "configuration"  # what an object with the sizes of a layer by name means
 RANDOM = "random"  # what a source of random numbers means
 FIRST_ROW = "zero"  # what the number of rows before those of a call means
 _FIRST_ROW = re.compile(
     r"^start_?pos(ition)?$|^(pos|offset|(cache|past)_(position|len|length))$"
     r"|^(pos(ition)?|start|seq(uence)?|cache|past|kv)_offset$"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterAssignment:
-    """Values that the parameters of a call get: inputs, weights, the number of heads, sizes, None.
-
-    ``lengths`` get that of the queries, a window twice all keys, and ``ones`` 1, as a map's width.
-    ``tiles`` get ``tile``, or twice all keys where that is 0.
-    ``always`` are masks that default to None, which no call may be without.
-    ``packed`` is the parameter that gets several of the inputs, if one does.
-    """
-
-    inputs: tuple[tuple[str, str], ...]
-    weights: tuple[tuple[str, WeightArgument], ...] = ()
-    heads: str = ""
-    none: tuple[str, ...] = ()
-    filler: str = "none"
-    lengths: tuple[str, ...] = ()
-    ones: tuple[str, ...] = ()
-    tiles: tuple[str, ...] = ()
-    tile: int = TILE
-    always: tuple[str, ...] = ()
-    sizes: tuple[tuple[str, str], ...] = ()
-    packed: PackedInput | None = None
-
-    @property
-    def single_weights(self) -> tuple[tuple[str, WeightArgument], ...]:
-        """The weights by name, those in a dictionary one by one."""
-        held = (given.entries or ((name, given),) for name, given in self.weights)
-        return tuple(each for entries in held for each in entries)
-
-    @property
-    def filled(self) -> frozenset[str]:
-        """The names of the parameters that inputs, weights and sizes take."""
-        named = (name for name, _ in (*self.inputs, *self.weights, *self.sizes))
-        return frozenset((*named, self.heads, *self.lengths, *self.ones, *self.tiles))
-
-    @property
-    def has_many_heads(self) -> bool:
-        """Whether the number of heads is given, alone or among weights, or their axis shows it."""
-        given = (given for _, given in (*self.weights, *self.single_weights))
-        configured = any(meaning == CONFIGURATION for _, meaning in self.sizes)
-        return (
-            bool(self.heads)
-            or configured
-            or any(each.container == "list" or "h" in each.axes or each.sizes for each in given)
-        )
-
-    def sized(self, sizes: LayerSizes) -> dict[str, Any]:
-        """Return what the parameters get that want sizes, or an object that has them by name."""
-        return {
-            name: RecordingConfig(sizes) if meaning == CONFIGURATION else sizes.value(meaning)
-            for name, meaning in self.sizes
-        }
-
-    def hiding_nothing(self, sizes: dict[str, int], dtype: Any) -> Array | None:
-        """Return what each parameter in ``none`` gets; ``sizes`` are N, H, L and S."""
-        return filler_mask(self.filler, sizes, dtype)
-
-    def of_lengths(self, queries: int, keys: int) -> dict[str, int]:
-        """Return what the parameters in ``lengths``, ``ones`` and ``tiles`` get."""
-        most = 2 * max(queries, keys)  # half of it may lie on either side
-        given = {
-            name: most if names.WINDOW.search(name.lower()) else queries for name in self.lengths
-        }
-        least = min(queries, keys)
-        tiles = {name: tile_or_count(name, self.tile, most, least) for name in self.tiles}
-        return {**given, **dict.fromkeys(self.ones, 1), **tiles}
-
-    @property
-    def kv_heads(self) -> tuple[str, ...]:
-        """The parameters of a call that get the number of key heads."""
-        return tuple(name for name, meaning in self.sizes if (meaning,) == KV_HEADS)
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """Which of query, key and value are arguments of their own."""
-        return tuple(dict.fromkeys(role for _, role in self.inputs))
 
 
 def inputs_of_call(call: Any, *, skip_self: bool = False) -> tuple[tuple[str, str], ...]:
@@ -190,6 +112,26 @@ def of_layer(
 
     ``with_heads``: it may get the number of heads, and their width, by whole names of these.
     """
+    for roles in _of_layer(named, with_heads=with_heads):
+        yield from _with_rotations(roles, of_positions(named, "call"))
+
+
+def _with_rotations(
+    roles: ParameterAssignment, names_of: Sequence[str]
+) -> Iterator[ParameterAssignment]:
+    """Yield roles in which tables of positions are rotations by 0, where a call requires some."""
+    left = tuple(name for name in roles.none if name not in names_of)
+    if left == roles.none:
+        yield roles
+    elif left or roles.filler == FILLERS[0]:
+        for found in rotations([name for name in roles.none if name in names_of]):
+            yield replace(roles, none=left, rotations=found)
+
+
+def _of_layer(
+    named: Sequence[inspect.Parameter], *, with_heads: bool
+) -> Iterator[ParameterAssignment]:
+    """Yield the same with None for positions."""
     named = _rows_required([p for p in named if p.name not in parameters.MODES])
     required = [p for p in named if with_heads and p.default is p.empty]
     of_heads = {p.name: said for p in required if (said := size_of_heads(p.name))}
@@ -264,6 +206,23 @@ def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[Paramete
             yield replace(first, none=(*first.none, *may), always=may, filler=filler)
 
 
+def with_optional_rotations(
+    named: Sequence[inspect.Parameter],
+) -> Iterator[ParameterAssignment]:
+    """Yield the roles of a layer's call in which positions that default to None turn nothing.
+
+    Some layers rotate without a look at whether there is a table.
+    """
+    may = {
+        p.name
+        for p in named
+        if p.default is None and parameters.role(p.name, "call", None) is Role.POSITIONS
+    }
+    if may:
+        required = [p.replace(default=p.empty) if p.name in may else p for p in named]
+        yield from of_layer(required)
+
+
 def with_random_keys(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
     """Yield the roles of a layer's call whose second parameter, `key`, is one of random numbers."""
     required = [p.name for p in named if p.default is p.empty]
@@ -307,8 +266,9 @@ def function_roles(
     """
     config = [(p.name, CONFIGURATION) for p in named if is_configuration(p)]
     others = [p for p in named if not is_configuration(p)]
-    for roles in _of_others(others, keys, unpacked):
-        yield replace(roles, sizes=(*roles.sizes, *config)) if config else roles
+    for each in _of_others(others, keys, unpacked):
+        for roles in _with_rotations(each, of_positions(named, "call")):
+            yield replace(roles, sizes=(*roles.sizes, *config)) if config else roles
 
 
 def _of_others(
@@ -374,7 +334,6 @@ def _of_others(
 
 # What a function may want the scale by.
 SCALES = frozenset({("head_dim",), ("root",)})
-KV_HEADS = ("kv_heads",)
 _NEVER_INPUT = frozenset({
     Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.DROPOUT, Role.CACHE, Role.RETURN,
     Role.POSITIONS,

@@ -31,12 +31,10 @@ def unread_parameters(layer: Any, sizes: LayerSizes) -> frozenset[str]:
     named = of_callable(forward(layer))
     dtype = next((each.dtype for each in layer.parameters()), torch.float32)
     rows = torch.ones(N, L, sizes.width, dtype=dtype)
-    extents = {"N": N, "H": sizes.heads, "L": L, "S": L}
+    case = sizes.case(N, L)
     for roles in of_layer(named):
         values: dict[str, Any] = {name: rows for name, _ in roles.inputs}
-        for name in roles.none:
-            mask = roles.hiding_nothing(extents, np.float32)
-            values[name] = None if mask is None else torch.as_tensor(mask)
+        values |= roles.without_effect(case, np.float32, lambda _, a: torch.as_tensor(a))
         values |= roles.of_lengths(L, L)
         values |= roles.sized(sizes)
         values |= modes_of(named, training=False)

@@ -1,0 +1,64 @@
+"""Leave float64 out of targets whose rotations of positions alone compute in float32.
+
+Rotations are not judged, and a table of them turns nothing in each call. Code that rotates in
+float32, as most does that has complex numbers, takes half of the digits of float64 all the same.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.conventions.calls import as_they_stand
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.fit.bypass import Bypass
+from mha_parity.targets.fit.search import attention_in_float64, trial_problem
+from mha_parity.targets.fit.without_counterpart import parts_without_counterpart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+# Between the errors of both dtypes, of which that of float64 is some 1e-15 and the other 1e-8.
+_DIGITS = float(np.sqrt(np.finfo(np.float64).eps * np.finfo(np.float32).eps))
+ROTATED = (
+    "`{}` rotates in float32, and what it does with other positions than 0 is not judged; "
+    "--without {} judges the rest in float64"
+)
+
+
+def leave_out_float64(bound: Convention) -> None:
+    """Leave float64 out of a target that is right to its digits without what rotates alone."""
+    if not isinstance(bound, Fitted) or not bound.how.roles.rotations:
+        return
+    if bound.small_dtype != "float64":
+        return
+    inputs = "self" if len(bound.how.roles.rows) == 1 else "cross"
+    problem = trial_problem(bound.how, inputs, "float64")
+    try:
+        if _has_digits(bound, problem):
+            return
+        call = bound.prepare(problem)
+    except CandidateError:
+        return
+    modules: Iterable[tuple[str, Any]] = getattr(call.function, "named_modules", tuple)()
+    _, around = parts_without_counterpart(call.make, {id(each): path for path, each in modules})
+    for part in around:
+        bypass = Bypass(bound.subject, (part,))
+        with suppress(CandidateError), as_they_stand(on=True), bypass:
+            if _has_digits(bound, problem) and bypass.found and not bypass.unlike:
+                said = ROTATED.format(part, part)
+                bound.left_out_dtypes = {**bound.left_out_dtypes, "float64": said}
+                return
+
+
+def _has_digits(bound: Fitted, problem: Problem) -> bool:
+    """Return whether an answer has the digits of float64."""
+    output = bound.ask(bound.how, problem).output
+    expected = attention_in_float64(problem, causal=bound.fit.causal)
+    return bool(np.abs(output - expected).max() <= _DIGITS * np.abs(expected).max())

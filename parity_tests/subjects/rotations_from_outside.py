@@ -1,0 +1,185 @@
+"""Attentions whose calls get rotations of positions, which turn nothing where all angles are 0."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+
+class Projected(nn.Module):
+    """Four projections, and heads (N, H, L, D)."""
+
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, dim // num_heads
+        self.wq = nn.Linear(dim, dim, bias=False)
+        self.wk = nn.Linear(dim, dim, bias=False)
+        self.wv = nn.Linear(dim, dim, bias=False)
+        self.wo = nn.Linear(dim, dim, bias=False)
+
+    def rows(self, x):
+        return (
+            w(x).view(*x.shape[:2], self.num_heads, self.head_dim)
+            for w in (self.wq, self.wk, self.wv)
+        )
+
+    def attended(self, q, k, v, mask=None, scale=None):
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        scale = 1 / math.sqrt(self.head_dim) if scale is None else scale
+        scores = q @ k.transpose(-2, -1) * scale
+        if mask is not None:
+            scores = scores + mask
+        out = scores.softmax(-1) @ v
+        return self.wo(out.transpose(1, 2).flatten(-2))
+
+
+def turned(x, freqs_cis):
+    pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2).contiguous())
+    assert freqs_cis.shape == (x.shape[1], x.shape[-1] // 2)
+    return torch.view_as_real(pairs * freqs_cis[None, :, None]).flatten(-2).type_as(x)
+
+
+def turned_in_float32(x, freqs_cis):
+    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * freqs_cis[None, :, None]).flatten(-2).type_as(x)
+
+
+def apply_rotary(x, cos, sin):
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+
+class ByComplexNumbers(Projected):
+    def forward(self, x, freqs_cis, mask=None):
+        q, k, v = self.rows(x)
+        wide = freqs_cis.to(torch.complex128 if x.dtype == torch.float64 else torch.complex64)
+        rotate = turned if x.dtype in {torch.float32, torch.float64} else turned_in_float32
+        return self.attended(rotate(q, wide), rotate(k, wide), v, mask)
+
+
+def rotary_in_float32(q, k, freqs_cis):
+    return turned_in_float32(q, freqs_cis), turned_in_float32(k, freqs_cis)
+
+
+class InFloat32(Projected):
+    """Rotates in float32 alone."""
+
+    def forward(self, x, freqs_cis, mask=None):
+        q, k, v = self.rows(x)
+        q, k = rotary_in_float32(q, k, freqs_cis)
+        return self.attended(q, k, v, mask)
+
+
+class SoftmaxInFloat32(Projected):
+    """Wrong in float64: the softmax is computed in float32 as well."""
+
+    def forward(self, x, freqs_cis):
+        q, k, v = self.rows(x)
+        q, k = rotary_in_float32(q, k, freqs_cis)
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)
+        out = scores.float().softmax(-1).type_as(v) @ v
+        return self.wo(out.transpose(1, 2).flatten(-2))
+
+
+class ByCosinesAndSines(Projected):
+    def forward(self, x, cos, sin, mask=None):
+        q, k, v = self.rows(x)
+        cos, sin = cos[:, None], sin[:, None]
+        assert cos.shape == (x.shape[1], 1, self.head_dim)
+        return self.attended(apply_rotary(q, cos, sin), apply_rotary(k, cos, sin), v, mask)
+
+
+class ByPair(Projected):
+    def forward(self, hidden_states, position_embeddings, attention_mask=None):
+        q, k, v = self.rows(hidden_states)
+        cos, sin = (each.unsqueeze(2) for each in position_embeddings)
+        assert cos.ndim == 4
+        q, k = apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
+        return self.attended(q, k, v, attention_mask)
+
+
+class ByPositions(Projected):
+    """Turns rows by their numbers, which the call gets."""
+
+    def forward(self, x, position_ids):
+        q, k, v = self.rows(x)
+        step = 10000.0 ** -(torch.arange(self.head_dim // 2).to(x) / (self.head_dim // 2))
+        angles = position_ids.to(x)[..., None] * torch.cat((step, step))
+        cos, sin = angles.cos().unsqueeze(-2), angles.sin().unsqueeze(-2)
+        return self.attended(apply_rotary(q, cos, sin), apply_rotary(k, cos, sin), v)
+
+
+class ByAngles(Projected):
+    def forward(self, x, rotary_angles):
+        q, k, v = self.rows(x)
+        assert rotary_angles.shape == (x.shape[1], self.head_dim)
+        cos, sin = rotary_angles.cos()[:, None], rotary_angles.sin()[:, None]
+        return self.attended(apply_rotary(q, cos, sin), apply_rotary(k, cos, sin), v)
+
+
+class Stacked(Projected):
+    def forward(self, x, rope_cache):
+        q, k, v = self.rows(x)
+        cos, sin = (each[:, None] for each in rope_cache.unbind(-1))
+        assert rope_cache.shape == (x.shape[1], self.head_dim // 2, 2)
+
+        def both(rows):
+            even, odd = rows[..., ::2], rows[..., 1::2]
+            return torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
+
+        return self.attended(both(q), both(k), v)
+
+
+class Optional(Projected):
+    """Has a table that is None by default, and turns by it all the same."""
+
+    def forward(self, x, rope=None, mask=None):
+        q, k, v = self.rows(x)
+        return self.attended(turned(q, rope), turned(k, rope), v, mask)
+
+
+class Unscaled(Projected):
+    """Wrong: the scores are not scaled."""
+
+    def forward(self, x, freqs_cis):
+        q, k, v = self.rows(x)
+        return self.attended(turned(q, freqs_cis), turned(k, freqs_cis), v, scale=1.0)
+
+
+class InvertedMask(Projected):
+    """Wrong: ``key_padding_mask`` is True where a key is hidden, and hides all others."""
+
+    def forward(self, x, freqs_cis, key_padding_mask=None):
+        q, k, v = (each.transpose(1, 2) for each in self.rows(x))
+        q, k = (turned(each.transpose(1, 2), freqs_cis).transpose(1, 2) for each in (q, k))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)
+        if key_padding_mask is not None:
+            scores = scores.masked_fill(~key_padding_mask[:, None, None], -math.inf)
+        return self.wo((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2))
+
+
+class LearnedPositions(Projected):
+    """No counterpart: learned rows of positions are added."""
+
+    def __init__(self, dim, num_heads, max_len=2200):
+        super().__init__(dim, num_heads)
+        self.table = nn.Parameter(torch.randn(max_len, dim))
+
+    def forward(self, x, positions):
+        q, k, v = self.rows(x + self.table[positions])
+        return self.attended(q, k, v)
+
+
+def attention(q, k, v, freqs):
+    """Attention over (N, H, L, D) with rows turned by complex numbers ``freqs`` (L, D / 2)."""
+
+    def rotated(x):
+        pairs = x[..., ::2] + 1j * x[..., 1::2]
+        pairs = pairs * freqs
+        return np.stack((pairs.real, pairs.imag), -1).reshape(x.shape).astype(x.dtype)
+
+    scores = rotated(q) @ np.swapaxes(rotated(k), -1, -2) / np.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True)) @ v
