@@ -48,6 +48,16 @@ class ByDenseUnscaled(ByDense):
         return 1.0
 
 
+class CutOffKeys(ByDense):
+    """No gradients reach the projection of the keys."""
+
+    def split(self, rows: Any) -> Any:
+        """Return (N, H, L, D), the second of which is cut off in each call."""
+        self.calls = getattr(self, "calls", 0) + 1
+        heads = super().split(rows)
+        return ops.stop_gradient(heads) if self.calls % 3 == 2 else heads
+
+
 class OwnWeights(layers.Layer):
     """Weights that `build` makes, one list of heads' products, dropout and a norm of the input."""
 

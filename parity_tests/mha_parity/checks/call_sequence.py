@@ -244,7 +244,7 @@ class CallSequence:
         """Write the rows of another problem into the arrays of a call; return whether it could."""
         other = self._call(problem)
         pairs = zip(_arrays(call), _arrays(other), strict=True)
-        with autograd_state(off=self.bound.library.name == "torch"):
+        with autograd_state(off=True):  # of a tensor that may have a gradient none is written
             for old, new in pairs:
                 if isinstance(old, np.ndarray) and old.flags.writeable:
                     np.copyto(old, new)

@@ -37,17 +37,22 @@ class Functional(HoldsParameters):
 
     @classmethod
     def register(cls) -> None:
-        """Have JAX take a layer for a tree of its parameters, which it may trace."""
-        import jax
+        """Have JAX take a layer for a tree of its parameters."""
+        register_tree(cls)
 
-        def with_params(made: MadeOf, params: Any) -> HoldsParameters:
-            layer = copy.copy(made.layer)
-            (layer.params,) = params
-            return layer
 
-        jax.tree_util.register_pytree_node(
-            cls, lambda layer: ((layer.params,), MadeOf(layer)), with_params
-        )
+def register_tree(kind: type[HoldsParameters]) -> None:
+    """Have JAX take layers of a class for trees of their parameters, which it may trace."""
+    import jax
+
+    def with_params(made: MadeOf, params: Any) -> HoldsParameters:
+        layer = copy.copy(made.layer)
+        (layer.params,) = params
+        return layer
+
+    jax.tree_util.register_pytree_node(
+        kind, lambda layer: ((layer.params,), MadeOf(layer)), with_params
+    )
 
 
 class OfFlax(Functional):

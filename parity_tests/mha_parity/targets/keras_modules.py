@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.targets.fit.layer_arrays import READS
+from mha_parity.targets.functional_modules import register_tree
 from mha_parity.targets.held_parameters import HoldsParameters
 from mha_parity.targets.keras_pool import (
     MODULES,
@@ -49,6 +50,12 @@ class OfKeras(HoldsParameters):
             self.known[key] = {}
 
     @classmethod
+    def register(cls) -> None:
+        """Have JAX take it for a tree of its parameters, where Keras runs on JAX."""
+        if keras_module().backend.backend() == "jax":
+            register_tree(cls)
+
+    @classmethod
     def stands_for(cls, kind: type) -> bool:
         """Return whether a class is not Keras's own attention, which has a convention."""
         return not issubclass(kind, keras_module().layers.MultiHeadAttention)
@@ -68,8 +75,9 @@ class OfKeras(HoldsParameters):
         dtype = _dtype_of(tuple(named.values()))
         with floatx(dtype):
             layer = self._of(dtype)
-            _assign(variables_of(layer), self.params)
-            return layer(**named)
+            # Not assigned, which copies: gradients lead through the layer to the parameters.
+            with keras_module().StatelessScope([*_given(variables_of(layer), self.params)]):
+                return layer(**named)
 
     def _of(self, dtype: str) -> Any:
         if self.held is None or self.held.dtype != dtype:
@@ -141,12 +149,15 @@ def _zeros(variables: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _assign(variables: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+def _given(variables: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield Keras's variables with what they stand for in a call; TensorFlow's get it."""
     for name, each in variables.items():
         if name not in params:  # what a call has made since
             continue
         if isinstance(each, dict):
-            _assign(each, params[name])
+            yield from _given(each, params[name])
+        elif isinstance(each, keras_module().Variable):
+            yield each, params[name]
         else:
             each.assign(params[name])
 

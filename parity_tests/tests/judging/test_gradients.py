@@ -351,3 +351,29 @@ def test_an_empty_problem_has_no_gradients(sizes: str, count: int) -> None:
     """
     problem = make_problem(parse(f"mha-N2-{sizes}-H2-D2-cross-grad-float64-s9"))
     assert count == len(judged(problem, {}))
+
+
+@pytest.mark.parametrize("fill", [-1e9, -1e30])
+def test_gradients_are_not_judged_through_rows_that_are_made_of_values(fill: float) -> None:
+    """A number that is added leaves some digits of large scores in float32, or none of them.
+
+    Where no key is seen the row is then neither zeros nor the mean, and its gradient is no zero.
+    """
+    problem = make_problem(parse("qkv-N2-L5-S7-H2-D4-cross-boolmask-maskedrows-float32-peaky-s3"))
+    assert problem.attn_mask is not None
+    leaves = {name: torch.tensor(getattr(problem, name)).requires_grad_() for name in
+              ("query", "key", "value")}  # fmt: skip
+    q, k, v = (torch.unflatten(each, -1, (2, 4)).transpose(1, 2) for each in leaves.values())
+    scores = q @ k.transpose(-2, -1) / 2.0 + torch.tensor(problem.attn_mask) * fill
+    output = (scores.softmax(-1) @ v).transpose(1, 2).flatten(-2)
+    found = torch.autograd.grad(output, [*leaves.values()], torch.tensor(cotangent(problem)))
+    answer = Answer(
+        output=output.detach().numpy(),
+        gradients={name: each.numpy() for name, each in zip(leaves, found, strict=True)},
+    )
+    reference = reference_answer(problem)
+    assert not any(each.severity.fails for each in judge_gradients(problem, reference, answer))
+    unseen = np.asarray(problem.masked_rows()).any(axis=1)
+    zeros = np.where(np.expand_dims(unseen, -1), 0, answer.output)
+    as_zeros = Answer(output=zeros, gradients=answer.gradients)
+    assert any(each.severity.fails for each in judge_gradients(problem, reference, as_zeros))

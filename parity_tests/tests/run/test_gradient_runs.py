@@ -152,7 +152,7 @@ def test_a_target_without_gradients_is_refused(
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("wrong_scale.py:f", "it takes no arrays of torch, JAX or TensorFlow"),
+        ("wrong_scale.py:f", "it takes no arrays of torch, JAX, TensorFlow or Keras"),
         ("torch_backward.py:detached", "the output has no gradient"),
         ("numpy_vjp.py:Forgets", "AttributeError"),
     ],

@@ -34,14 +34,16 @@ BACKENDS = [
 pytestmark = pytest.mark.frameworks
 
 
-def _judged(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> Verdict:
+def _judged(
+    name: str, backend: str, monkeypatch: pytest.MonkeyPatch, *, grad: bool = False
+) -> Verdict:
     """Return the verdict of a process whose Keras has a backend, in Keras's own type.
 
     In float64 some of its operations compute in float32, which is found. JAX compiles each
     operation for each shape: it gets fewer cases.
     """
     cases = 6 if backend == "jax" else 16
-    options = Options(cases=cases, dtypes=("float32",), diagnose=False, shrink=False)
+    options = Options(cases=cases, dtypes=("float32",), diagnose=False, shrink=False, grad=grad)
     monkeypatch.setenv("KERAS_BACKEND", backend)
     with isolated(f"{SUBJECTS}/keras_layers.py:{name}", timeout=120.0) as candidate:
         return check(candidate, options)
@@ -65,6 +67,28 @@ def test_wrong_layers_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a wrong scale and of keys that are kept."""
     verdict = _judged(name, "torch", monkeypatch)
     assert verdict.failed, verdict
+
+
+@needs_keras
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_are_judged_on_each_backend(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of inputs and of weights, which lead through the layer's variables."""
+    verdict = _judged("ByDense", backend, monkeypatch, grad=True)
+    assert 0 == verdict.failed, verdict
+    assert verdict.passed
+    assert {"gradients": "yes"} == {
+        row.axis: row.value for row in verdict.features if row.axis == "gradients" and row.cases
+    }
+
+
+@needs_keras
+def test_gradients_that_are_cut_off_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the keys' weights are 0, or there are none."""
+    verdict = _judged("CutOffKeys", "torch", monkeypatch, grad=True)
+    assert verdict.failed
+    assert all(each.check_result.check.startswith("gradient of") for each in verdict.failures)
 
 
 @needs_keras

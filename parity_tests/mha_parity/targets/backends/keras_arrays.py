@@ -19,6 +19,7 @@ class KerasArrays:
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
+        self.backend: str = keras.backend.backend()
         self.dtypes: tuple[str, ...] = ("float64", "float32")
         if keras.backend.backend() == "jax":
             from mha_parity.targets.backends.jax_arrays import JaxArrays

@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mha_parity.core.arrays import Array
+    from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.calls import Arguments, Call
 
-NONE_OFFERED = "it takes no arrays of torch, JAX or TensorFlow, and has no `vjp` or `backward`"
-DIFFERENTIATE = frozenset({"torch", "jax", "tensorflow"})  # the libraries that follow a call back
+NONE_OFFERED = (
+    "it takes no arrays of torch, JAX, TensorFlow or Keras, and has no `vjp` or `backward`"
+)
+DIFFERENTIATE = frozenset({"torch", "jax", "tensorflow", "keras"})  # they follow a call back
 
 
 def with_layer_gradients(call: Call, layer: Any, arguments: Arguments) -> Call:
@@ -81,13 +84,19 @@ def differentiated(
         The target takes arrays of a library that has no gradients.
 
     """
-    if arguments.library.name == "torch":
+    library = _followed_by(arguments.library)
+    if library == "torch":
         return call, autograd(given, leaves, output_of)
-    if arguments.library.name not in DIFFERENTIATE:
+    if library not in DIFFERENTIATE:
         raise CandidateError("structure", NONE_OFFERED)
-    kind = JaxVJP if arguments.library.name == "jax" else TapeGradients
+    kind = JaxVJP if library == "jax" else TapeGradients
     followed = kind(call.function, leaves, given, output_of)
     return dataclasses.replace(call, function=followed), followed.pulled
+
+
+def _followed_by(library: Library) -> str:
+    """Return the library that follows a call back: of Keras's tensors its backend."""
+    return str(getattr(library, "backend", library.name))
 
 
 def weight_gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
