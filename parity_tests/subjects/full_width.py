@@ -101,3 +101,32 @@ class WideHeadsReversedSideBySide(WideHeadsReversed):
     """Returns them in that order, (N, L, H E)."""
 
     joined = False
+
+
+class TwoWidths(nn.Module):
+    """Built with the width of its inputs and that of each head, by names that do not say so."""
+
+    def __init__(self, input_dim, hidden_dim, num_head):
+        super().__init__()
+        self.num_head, self.hidden_dim, self.scaled_by = num_head, hidden_dim, hidden_dim
+        self.w_q, self.w_k, self.w_v = (
+            nn.Linear(input_dim, hidden_dim * num_head, bias=False) for _ in range(3)
+        )
+        self.fc = nn.Linear(hidden_dim * num_head, input_dim, bias=False)
+
+    def forward(self, q, k, v):
+        """Return (N, L, E)."""
+        q, k, v = (
+            torch.unflatten(w(x), -1, (self.num_head, self.hidden_dim)).transpose(1, 2)
+            for w, x in ((self.w_q, q), (self.w_k, k), (self.w_v, v))
+        )
+        weights = (q @ k.transpose(-2, -1) / self.scaled_by**0.5).softmax(-1)
+        return self.fc((weights @ v).transpose(1, 2).flatten(-2))
+
+
+class TwoWidthsScaledByTheFirst(TwoWidths):
+    """Divides by the root of the input's width, which is right where both widths are equal."""
+
+    def __init__(self, input_dim, hidden_dim, num_head):
+        super().__init__(input_dim, hidden_dim, num_head)
+        self.scaled_by = input_dim

@@ -132,12 +132,43 @@ class Stacked(Projected):
         return self.attended(both(q), both(k), v)
 
 
+class Grouped(nn.Module):
+    """Fewer heads of keys and values."""
+
+    def __init__(self, dim, n_heads, n_kv_heads):
+        super().__init__()
+        self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, dim // n_heads
+        self.q_proj = nn.Linear(dim, dim, bias=False)
+        self.k_proj = nn.Linear(dim, n_kv_heads * self.head_dim, bias=False)
+        self.v_proj = nn.Linear(dim, n_kv_heads * self.head_dim, bias=False)
+        self.o_proj = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x, freqs_cis):
+        n, length, _ = x.shape
+        q = self.q_proj(x).view(n, length, self.n_heads, self.head_dim)
+        k, v = (w(x).view(n, length, self.n_kv_heads, -1) for w in (self.k_proj, self.v_proj))
+        q, k = turned(q, freqs_cis), turned(k, freqs_cis)
+        k, v = (e.repeat_interleave(self.n_heads // self.n_kv_heads, dim=2) for e in (k, v))
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        weights = (q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)).softmax(-1)
+        return self.o_proj((weights @ v).transpose(1, 2).flatten(-2))
+
+
 class Optional(Projected):
     """Has a table that is None by default, and turns by it all the same."""
 
     def forward(self, x, rope=None, mask=None):
         q, k, v = self.rows(x)
         return self.attended(turned(q, rope), turned(k, rope), v, mask)
+
+
+class AddedRows(Projected):
+    """Adds positions to what queries and keys are made of."""
+
+    def forward(self, x, pos_embed):
+        q, k, _ = self.rows(x + pos_embed)
+        _, _, v = self.rows(x)
+        return self.attended(q, k, v)
 
 
 class Unscaled(Projected):

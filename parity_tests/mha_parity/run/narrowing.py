@@ -242,5 +242,5 @@ def _with_even_heads(case: Case) -> Case:
         return case
     width = case.head_dim + 1
     width += 2 * (width == case.v_head_dim)
-    square = case.heads_count == case.head_dim and case.size == "equal"
+    square = case.heads_count == case.head_dim and not case.kv_heads_count
     return case.replace(head_dim=width, heads_count=width if square else case.heads_count)

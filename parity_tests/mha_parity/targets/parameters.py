@@ -29,7 +29,7 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
     (Role.HEADS, r"^head_mask$"),  # multiplies the weights of whole heads, after the softmax
     (Role.MASK, r"mask|padding|^pad$"),
     (Role.SCORE_BIAS, r"alibi|rel(ative)?_?(pos|.*bias)|(attn|attention|position|pos|score)_?bias"),
-    (Role.POSITIONS, r"rope|rotary|freqs|(^|_)(cos|sin)(_|$)"),
+    (Role.POSITIONS, r"rope|rotary|freqs|(^|_)(cos|sin)(_|$)|^pos(itional)?_?(emb|enc)"),
     (Role.CACHE, r"cache|past|incremental|(?<!coder)(?<!hidden)(?<!input)_state$|^state$|^mems?$"),
     (Role.POSITIONS, r"^pos$|position|start_pos|offset"),
     (Role.CONFIG, r"^(config|cfg|args|hparams|conf|hp|opt|.*_config|.*_cfg|.*_args|_.+__c)$"),

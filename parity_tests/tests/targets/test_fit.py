@@ -315,6 +315,18 @@ def test_wide_heads_hold_narrow_ones_exactly(name: str, heads: int, width: int) 
     np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-13)
 
 
+def test_the_second_of_two_widths_is_tried_as_that_of_a_head() -> None:
+    """Right with heads as wide as the input, a layer may still scale by the wrong one of them."""
+    right = judged("full_width.py:TwoWidths")
+    assert right.outcome is not Outcome.FAIL, right.sentence
+    assert not any("each head as wide as the input" in note for note in right.notes)
+    wrong = check(
+        bind(load.load(f"{SUBJECTS}/full_width.py:TwoWidthsScaledByTheFirst")),
+        Options(cases=24, shrink=False),
+    )
+    assert ["scale-dmodel"] == [each.bug for each in wrong.diagnosis]
+
+
 def test_larger_weights_get_no_largest_numbers() -> None:
     """The weights that keep what is added from rounding would make these infinite."""
     bound = bind(load.load(f"{SUBJECTS}/residual.py:PostNormed"))

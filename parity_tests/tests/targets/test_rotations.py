@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.case import Case
+from mha_parity.core.features import ODD_HEADS, make_offer
+from mha_parity.core.options import Options
+from mha_parity.core.target_facts import TargetFacts
 from mha_parity.core.verdict import Outcome
+from mha_parity.run.narrowing import cases_for
+from mha_parity.targets.bind import bind
 from mha_parity.targets.fit.identity_rotations import (
     NOTHING_TURNED,
     rotation_by_nothing,
@@ -17,12 +25,14 @@ from subject_checks import checks_of, load_subject
 judged = checks_of("rotations_from_outside.py", cases=40)
 RIGHT = {
     "ByComplexNumbers": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
-    "ByCosinesAndSines": "`cos` cosines of 1 of shape (L, D); `sin` angles of 0 of shape (L, D)",
+    "ByCosinesAndSines": "`cos` cosines of 1 of shape (L, D); `sin` zeros of shape (L, D)",
     "ByPair": "`position_embeddings` a pair of cosines and sines of shape (1, L, D)",
     "ByPositions": "`position_ids` positions of 0 of shape (L,)",
-    "ByAngles": "`rotary_angles` angles of 0 of shape (L, D)",
+    "ByAngles": "`rotary_angles` zeros of shape (L, D)",
     "Stacked": "`rope_cache` cosines and sines in a last axis of shape (L, D / 2, 2)",
     "Optional": "`rope` complex numbers of 1 of shape (L, D / 2)",
+    "Grouped": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
+    "AddedRows": "`pos_embed` zeros of shape (N, L, E)",
     "attention": "`freqs` complex numbers of 1 of shape (L, D / 2)",
 }
 
@@ -58,8 +68,6 @@ def test_float64_is_left_out_where_the_rotation_alone_computes_in_float32() -> N
 
 def test_learned_rows_of_positions_are_refused() -> None:
     """A row that is added is none of a rotation, whatever the positions are."""
-    from mha_parity.targets.bind import bind
-
     with pytest.raises(TargetError, match="`positions` ha"):
         bind(load_subject("rotations_from_outside.py:LearnedPositions"))
 
@@ -74,6 +82,22 @@ def test_a_rotation_by_nothing_has_the_sizes_of_a_case() -> None:
     assert (5, 8) == cosines.shape == sines.shape
     assert (cosines == 1).all()
     assert not sines.any()
+
+
+def test_cases_have_heads_of_an_even_width() -> None:
+    """No other size makes a case what it is not: fewer key heads divide the others."""
+    facts = TargetFacts(reasons={ODD_HEADS: "it turns pairs"})
+    offer = make_offer(form="qkv", projection="none", inputs="cross", v_dim=("equal", "other"),
+                       kv_heads=("equal", "fewer"))  # fmt: skip
+    candidate: Any = SimpleNamespace(facts=facts, masks=None, offer=offer)
+    plain: Any = SimpleNamespace(facts=TargetFacts(), masks=None, offer=offer)
+    even, drawn = ([*cases_for(each, offer, Options(cases=300))] for each in (candidate, plain))
+    assert {0} == {case.head_dim % 2 for case in even}
+    assert {0} == {case.heads_count % (case.kv_heads_count or 1) for case in even}
+    assert [(case.kv_heads, case.v_dim) for case in even] == [
+        (case.kv_heads, case.v_dim) for case in drawn
+    ]
+    assert {0, 1} == {case.head_dim % 2 for case in drawn}
 
 
 def test_names_decide_which_form_is_first() -> None:

@@ -2,9 +2,10 @@
 
 torch's layer knows no positions. A layer whose call gets rotations of queries and keys from outside
 is attention all the same where they turn nothing: cosines of 1, sines of 0, complex numbers of 1.
-How the table lies is tried, as its name says first: ``freqs_cis`` of L rows of D / 2 complex
-numbers, ``position_embeddings`` of a pair of cosines and sines, numbers of positions.
-What the layer does with other rotations is not judged, and the report says so.
+Rows of positions that are added have no effect where they are zeros. How the table lies is tried,
+as its name says first: ``freqs_cis`` of L rows of D / 2 complex numbers, ``position_embeddings`` of
+a pair of cosines and sines, numbers of positions. What the layer does with other positions is not
+judged, and the report says so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 NOTHING_TURNED = "a rotation by 0 in every call: what it does with other positions is not judged"
 ODD_WIDTH = "a rotation turns pairs of channels, so that heads of an odd width were not asked"
-# Axes of a table: L rows, the width D of a head or P pairs, and axes of 1 of samples and heads.
+# Axes of a table: L rows, the width D of a head, P pairs or the width E of the input, and axes of 1
+# of samples and heads.
 _BY_CHANNEL = ("LD", "LP", "1LD", "11LD", "1L1D", "1LP", "11LP", "1L1P")
 _COMPLEX = ("LP", "1LP", "1L1P", "11LP")
 _FORMS = {
@@ -31,19 +33,20 @@ _FORMS = {
     "pair": tuple(f"pair {axes}" for axes in _BY_CHANNEL),
     "stacked": ("stacked LP", "stacked 1L1P"),
     "angles": tuple(f"0 {axes}" for axes in _BY_CHANNEL),
+    "added": ("0 NLE", "0 LE"),
     "numbers": ("numbers L", "numbers NL"),
 }
 # The kinds of table that a name speaks of first; the others follow.
 _BY_NAME = (
     (r"cis|complex", ("complex", "stacked", "pair", "angles")),
-    (r"cos_?sin|emb|rope|rotary", ("pair", "complex", "angles", "stacked")),
-    (r"^pos(itions?)?$|pos(itions?)?_ids?$", ("numbers", "pair", "complex", "angles")),
+    (r"cos_?sin|emb|enc|rope|rotary", ("pair", "complex", "angles", "stacked", "added")),
+    (r"^pos(itions?)?$|pos(itions?)?_ids?$", ("numbers", "added", "pair", "complex", "angles")),
     (r"", ("complex", "angles", "pair", "stacked")),
 )
 _COSINES, _SINES = re.compile(r"(^|_)cos"), re.compile(r"(^|_)sin(?!usoid)")
 _WORDS = {
     "complex": "complex numbers of 1", "pair": "a pair of cosines and sines",
-    "stacked": "cosines and sines in a last axis", "0": "angles of 0", "1": "cosines of 1",
+    "stacked": "cosines and sines in a last axis", "0": "zeros", "1": "cosines of 1",
     "numbers": "positions of 0",
 }  # fmt: skip
 
@@ -78,6 +81,7 @@ def rotation_by_nothing(form: str, case: Case, dtype: Any, array: Callable[[Arra
     kind, axes = form.split()
     sizes = {
         "L": case.queries, "D": case.head_dim, "P": case.head_dim // 2, "1": 1, "N": case.batch,
+        "E": case.embed_dim,
     }  # fmt: skip
     shape = tuple(sizes[axis] for axis in axes)
     if kind == "complex":
