@@ -158,3 +158,33 @@ class OfTensorsKeysHalved(OfTensors):
     """Wrong: half of the gradient of k."""
 
     factor = 0.5
+
+
+class OfProjectedRows:
+    """Has no weights: queries, keys and values are three arrays in self-attention too."""
+
+    def forward(self, q, k, v, mask=None):
+        """Return (…, L, D); `mask` is True where a key is hidden."""
+        self.q, self.k, self.v = q, k, v
+        scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+        scores = scores if mask is None else np.where(mask, -1e30, scores)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        self.weights = weights / weights.sum(-1, keepdims=True)
+        return self.weights @ v
+
+    def backward(self, dout):
+        """Return the gradients of q, k and v."""
+        dweights = dout @ np.swapaxes(self.v, -1, -2)
+        dscores = self.weights * (dweights - (dweights * self.weights).sum(-1, keepdims=True))
+        dscores = dscores / np.sqrt(self.q.shape[-1])
+        dv = np.swapaxes(self.weights, -1, -2) @ dout
+        return dscores @ self.k, np.swapaxes(dscores, -1, -2) @ self.q, dv
+
+
+class OfProjectedRowsKeysHalved(OfProjectedRows):
+    """Returns half of the gradient of the keys."""
+
+    def backward(self, dout):
+        """Return the gradients of q, k and v."""
+        dq, dk, dv = super().backward(dout)
+        return dq, dk / 2, dv

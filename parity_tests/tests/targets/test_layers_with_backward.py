@@ -12,7 +12,7 @@ from subject_checks import checks_of, load_subject
 judged = checks_of("layers_with_backward.py", cases=40, grad=True, dtypes=("float64",))
 
 
-@pytest.mark.parametrize("name", ["ByHand", "OfTensors", "OfRequiredMemory"])
+@pytest.mark.parametrize("name", ["ByHand", "OfTensors", "OfRequiredMemory", "OfProjectedRows"])
 def test_right_ones_pass_with_their_gradients(name: str) -> None:
     """Of inputs as they are returned or held, of weights where the layer leaves them."""
     verdict = judged(name)
@@ -21,6 +21,7 @@ def test_right_ones_pass_with_their_gradients(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "said"), [
     ("BiasTwice", "b.q"), ("OfTensorsKeysHalved", "k"), ("OfRequiredMemoryHalved", "key"),
+    ("OfProjectedRowsKeysHalved", "dk"),
 ])  # fmt: skip
 def test_wrong_ones_fail_in_gradients_alone(name: str, said: str) -> None:
     """Kills gradients that are read from another array, or not asked."""

@@ -100,6 +100,7 @@ def with_fitted_gradients(
         called, pull = differentiated(call, arguments, given, leaves, output_of)
     else:
         paths = {f"weight {place}": slot.path for place, (slot, _) in enumerate(held)}
+        alike = problem.query is problem.key is problem.value  # projected rows are three arrays
         called, pull = (
             call,
             gradients_by_backward(
@@ -109,7 +110,7 @@ def with_fitted_gradients(
                 inputs,
                 arguments.leaves,
                 output_of,
-                of_one_array=problem.case.inputs == "self" and len(inputs) > 1,
+                of_one_array=alike and len(inputs) > 1,
             ),
         )
     return dataclasses.replace(called, pull=arrays_pulled(pull, masks_first(arguments, back)))

@@ -228,6 +228,7 @@ def _choices(
     compared, called = strings_compared(kind), names_called(kind)
     weighed = {"matrix", *PACKED} & known_meanings
     choices: list[list[tuple[str, str]]] = []
+    has_width = False
     for each in named:
         known = meanings(each.name)
         required = each.default is each.empty
@@ -238,6 +239,9 @@ def _choices(
             known = ("identity", *known)
         if required:
             known = known or _of_unknown(each, compared.get(each.name, ()))
+            if known == ("width",) and "heads" in known_meanings and has_width:
+                known = (*known, "head_dim")  # `input_dim, hidden_dim`: the second may be a head's
+            has_width |= known[:1] == ("width",)
             choices.append([(each.name, meaning) for meaning in known])
         elif known == ("device",) and str(each.default).startswith("cuda"):
             choices.append([(each.name, "device")])

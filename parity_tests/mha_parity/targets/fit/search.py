@@ -138,24 +138,16 @@ class Search:
     ) -> InterpretationResult | None:
         """Return the nearest with torch's heads, where some as wide as the input are right.
 
-        A constructor that takes two widths may give the heads another than the input's: the second
-        of them may be that of one head, as nothing but its value says.
+        A constructor that takes two widths may give the heads another than the input's: one of them
+        may be that of a head, which nothing but an answer shows.
         """
         how = trial.interpretation
-        given = () if how.construction is None else how.construction.meanings
-        widths = [name for name, meaning in given if meaning == "width"]
-        if not how.full_width or len(widths) < OF_INPUT_AND_HEAD or how.construction is None:
+        given = [] if how.construction is None else [m for _, m in how.construction.meanings]
+        if not how.full_width or given.count("width") < OF_INPUT_AND_HEAD:
             return None
         called = (how.roles, how.layout, how.arrangement)
-        of_one_head = (
-            tuple((n, "head_dim" if n == name else m) for n, m in given) for name in widths[1:]
-        )
-        built = [replace(how.construction, meanings=meanings) for meanings in of_one_head]
         narrow = [
-            self.tried(each)
-            for each in (
-                *others, *(replace(how, construction=each, full_width=False) for each in built)
-            )
+            self.tried(each) for each in others
             if each.many_heads and not each.full_width
             and (each.roles, each.layout, each.arrangement) == called
         ]  # fmt: skip
