@@ -159,9 +159,10 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     numbers = tuple((each.name, "one") for each in rest if _is_optional_number(each))
     widths = tuple((each.name, "width") for each in rest if _is_optional_width(each))
     groups = tuple((each.name, "kv_heads") for each in rest if _is_count_of_groups(each))
+    drawn = tuple((e.name, meanings(e.name)[0]) for e in rest if _is_optional_source(e))
     alone = ((one,) for one in widths)
     words, switches = _optional_words(kind, rest), _other_switches(rest)
-    resorts = [each for each in (numbers, *words, *switches) if each]
+    resorts = [each for each in (numbers, drawn, *words, *switches) if each]
     further = ((), *resorts, *(e for e in (*alone, widths[1:] and widths, groups) if e))
     configured = config is not None and not (sized and config.default is None)
     given = ("", None) if config is None else (config.name, _annotated_class(kind, config))
@@ -288,6 +289,11 @@ def _is_optional_number(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is a float by its annotation, and None by default."""
     said = str(parameter.annotation)
     return parameter.default is None and "float" in said
+
+
+def _is_optional_source(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is a source of random numbers by its name, and None by default."""
+    return parameter.default is None and meanings(parameter.name)[:1] in {("random",), ("rngs",)}
 
 
 def _is_optional_width(parameter: inspect.Parameter) -> bool:
