@@ -214,3 +214,34 @@ def attention(q, k, v, freqs):
     scores = rotated(q) @ np.swapaxes(rotated(k), -1, -2) / np.sqrt(q.shape[-1])
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return (weights / weights.sum(-1, keepdims=True)) @ v
+
+
+class Cached(Projected):
+    """Keeps the keys and values of ``start_pos`` rows before; row i sees rows 0..i."""
+
+    def __init__(self, dim, num_heads, max_batch=64, max_len=2200):
+        super().__init__(dim, num_heads)
+        shape = (max_batch, max_len, num_heads, self.head_dim)
+        self.register_buffer("keys", torch.zeros(shape), persistent=False)
+        self.register_buffer("values", torch.zeros(shape), persistent=False)
+
+    def joined(self, own, before):
+        return torch.hstack((before, own))
+
+    @torch.no_grad()
+    def forward(self, x, start_pos, freqs_cis):
+        q, k, v = self.rows(x)
+        n, length = x.shape[:2]
+        end = start_pos + length
+        self.keys[:n, start_pos:end] = turned(k, freqs_cis)
+        self.values[:n, start_pos:end] = v
+        own = torch.full((length, length), -math.inf).triu(1)
+        mask = self.joined(own, torch.zeros(length, start_pos)).to(x)
+        return self.attended(turned(q, freqs_cis), self.keys[:n, :end], self.values[:n, :end], mask)
+
+
+class CachedMaskBehind(Cached):
+    """Wrong: the mask of the new rows stands before that of the earlier ones."""
+
+    def joined(self, own, before):
+        return torch.hstack((own, before))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 NAME = "rows with a cache"
 CHECKS = {NAME: "rows that are asked with a key/value cache are those of the whole sequence"}
-LENGTH, HEAD_DIM = 6, 3
+LENGTH, HEAD_DIM = 6, 4
 QUERY_HEADS, KEY_HEADS = 4, 2  # of grouped heads
 SHORTER = 2  # rows fewer, of a sequence that follows another
 GROUPED = f"with {QUERY_HEADS} query heads and {KEY_HEADS} key heads"

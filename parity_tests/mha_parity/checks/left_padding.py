@@ -32,7 +32,7 @@ REMEDY = (
     "hide from each row the keys that padding hides and those behind it, both at once; treat as a "
     "row without keys only one whose keys are all hidden, not one whose first key is"
 )
-HEAD_DIM = 3
+HEAD_DIM = 4
 SIZES = ((6, 2), (13, 5), (34, 1), (70, 64), (20, 19), (40, 16))  # rows, and those of padding
 HIDING = ("bool", "float")  # lengths hide no first key
 SELDOM = 4  # where each length is compiled, one of 4 is asked

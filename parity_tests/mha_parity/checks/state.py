@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-SIZES = (6, 10, 3)  # queries, keys and head width, of which the first half is another problem
+SIZES = (6, 10, 4)  # queries, keys and head width, of which the first half is another problem
 REPEATS = 32  # equal calls of one object
 OVERWRITES = "a later call overwrites the {} of an earlier one"
 # Clauses that end a finding -> the bug of the catalogue that they are of.

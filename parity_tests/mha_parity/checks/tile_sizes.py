@@ -39,7 +39,7 @@ REMEDY = (
 SIZES = ((4, 8), (8, 4), (3, 5), (5, 2), (32, 16), (16, 32))
 LENGTHS = ((13, 17), (70, 75))
 LONG = 16  # the smallest tile that is asked of longer rows
-HEAD_DIM = 5
+HEAD_DIM = 6
 
 
 def check_tile_sizes(bound: Convention, problem: Problem, number: int) -> Iterator[str]:

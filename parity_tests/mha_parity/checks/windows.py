@@ -38,7 +38,7 @@ REMEDY = (
     "let each row see the keys of its window alone: look at its bounds where a block or a tile "
     "begins, and at the ends of the sequence"
 )
-HEAD_DIM = 3
+HEAD_DIM = 4
 # Lengths, and sizes of the window on either side.
 SIZES = (
     (9, 4, 2), (13, 2, 5), (20, 8, 8), (6, 1, 2), (34, 16, 3), (11, 11, 10), (66, 32, 16),

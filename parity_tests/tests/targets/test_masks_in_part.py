@@ -99,3 +99,10 @@ def test_a_shape_that_short_calls_alone_take_is_said_and_not_asked() -> None:
 def test_where_every_shape_raises_in_long_calls_the_cases_show_it() -> None:
     """Nothing is taken back, since no call of that length would be left."""
     assert Outcome.FAIL == judged("in_parts_of_few", fail_fast=True).outcome
+
+
+def test_what_raises_without_a_mask_too_is_no_limit_of_the_mask() -> None:
+    """Arrays with several samples are asked, and the lengths at which all calls raise are said."""
+    verdict = judged("in_a_stack", diagnose=True)
+    assert Outcome.FAIL == verdict.outcome
+    assert "wherever L > 16 and L % 16 != 0" in verdict.diagnosis[0].title

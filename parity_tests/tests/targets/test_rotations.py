@@ -32,6 +32,7 @@ RIGHT = {
     "Stacked": "`rope_cache` cosines and sines in a last axis of shape (L, D / 2, 2)",
     "Optional": "`rope` complex numbers of 1 of shape (L, D / 2)",
     "Grouped": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
+    "Cached": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
     "AddedRows": "`pos_embed` zeros of shape (N, L, E)",
     "attention": "`freqs` complex numbers of 1 of shape (L, D / 2)",
 }
@@ -55,6 +56,13 @@ def test_what_is_wrong_beside_the_rotation_fails(name: str, bug: str) -> None:
     verdict = judged(name, diagnose=True)
     assert verdict.outcome is Outcome.FAIL
     assert bug in [each.bug for each in verdict.diagnosis]
+
+
+def test_rows_behind_kept_ones_are_asked_with_their_own_table() -> None:
+    """A mask of the new rows that stands before that of the earlier ones hides the wrong keys."""
+    verdict = judged("CachedMaskBehind")
+    assert Outcome.FAIL == verdict.outcome
+    assert {"rows with a cache"} == {each.check_result.check for each in verdict.failures}
 
 
 def test_float64_is_left_out_where_the_rotation_alone_computes_in_float32() -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-LENGTH, HEAD_DIM = 6, 5  # of small problems; no part of the rows is as long as a head is wide
+LENGTH, HEAD_DIM = 6, 8  # of small problems; no part of the rows is as long as a head is wide
 BEFORE = 3  # rows whose cache is passed on
 _CACHE = re.compile(r"cache|past|incremental")
 _RETURNS = re.compile(r"cache|past|present|(^|_)kvs?(_|$)")

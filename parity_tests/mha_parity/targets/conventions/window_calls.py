@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 Size = int | tuple[int, int]
-LENGTH, HEAD_DIM = 8, 5  # of small problems
+LENGTH, HEAD_DIM = 8, 10  # of small problems
 SIZES: tuple[int, ...] = (2, 3, 4, 5)  # 2 and 4 divide the length
 PAIRS: tuple[tuple[int, int], ...] = ((2, 1), (1, 3), (3, 2))
 NO_RULE = "the rows that it answers with {} are attention within no window that is known"

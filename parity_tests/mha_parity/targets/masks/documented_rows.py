@@ -27,7 +27,8 @@ _NO_KEY = re.compile(
 )
 # What becomes of it.
 _ZERO = re.compile(
-    r"\b(is|are|be|gives?|gets?|returns?|outputs?|yields?|produces?|comes?( out)?( as| to)?|set to)"
+    r"\b(is|are|be|ha(s|ve)|gives?|gets?|returns?|outputs?|yields?|produces?|set to"
+    r"|comes?( out)?( as| to)?)"
     r"( an?| exactly| all)? ?(output |(row|vector)s? of )?(zeros?|0(\.0)?)\b"
     r"(?! \w*(prob|weight|bias))|\bzeroed\b"
     r"|\bare cleared to zeros?\b|\bzero (output )?rows?\b",
@@ -44,7 +45,8 @@ _NO_GRADIENT = re.compile(
     r",? ?\b(and )?(pass(es)?|ha(s|ve)|carr(y|ies)|gets?|receives?) no gradients?\b", re.IGNORECASE
 )
 _BOTH = re.compile(
-    r",? ?\b(both )?(in|for|of) (the )?outputs? and (in |for |of )?(the )?(attention )?weights?\b",
+    r",? ?\b(both )?(in|for|of) (the )?outputs? and (in |for |of )?(the )?(attention )?weights?\b"
+    r"|\b(all[- ])?zero (attention )?weights? and (?=an? (all[- ])?zero (output|row|vector)s?\b)",
     re.IGNORECASE,
 )
 

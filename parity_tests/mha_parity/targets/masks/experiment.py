@@ -104,8 +104,15 @@ class MaskExperiment:
         """
         problem = make_problem(self.problem.case.replace(**sizes))
         value = True if taken.kind == SWITCH else taken.hiding_nothing(problem)
+        return self._answers(problem, {parameter.key: value})
+
+    def answers_without(self, **sizes: int) -> bool:
+        """Return whether a call of these sizes without masks does not raise."""
+        return self._answers(make_problem(self.problem.case.replace(**sizes)), {})
+
+    def _answers(self, problem: Problem, given: Mapping[str, Any]) -> bool:
         try:
-            self.convention.answer_with(problem, {parameter.key: value})
+            self.convention.answer_with(problem, given)
         except CandidateError as error:
             return error.severity != "crash"
         return True
