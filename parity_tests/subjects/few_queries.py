@@ -103,3 +103,25 @@ class LastOfKeysBySaying(LastOfKeys):
 
 class LastOfKeysAgainstSaying(LastOfKeys):
     """Wrong: the causal rule is documented as aligned at the top left, and counts from the last."""
+
+
+def _hiding(q, k, v, behind):
+    hidden = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool).triu(1 + behind)
+    scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(hidden, -torch.inf)
+    return scores.softmax(dim=-1) @ v
+
+
+def queries_at_the_end(q, k, v):
+    """Causal attention of (H, L, D) whose queries are the last of S keys, S >= L.
+
+    Query i is at position S - L + i and sees the keys up to that.
+    """
+    return _hiding(q, k, v, k.shape[1] - q.shape[1])
+
+
+def queries_at_the_start(q, k, v):
+    """Causal attention of (H, L, D) whose queries are the last of S keys, S >= L.
+
+    Query i is at position S - L + i and sees the keys up to that.
+    """
+    return _hiding(q, k, v, 0)  # wrong: both are counted from the first

@@ -132,6 +132,14 @@ class Stacked(Projected):
         return self.attended(both(q), both(k), v)
 
 
+class StackedByChannel(Projected):
+    def forward(self, x, rope_freqs):
+        q, k, v = self.rows(x)
+        cos, sin = (each[:, None] for each in rope_freqs.unbind(-1))
+        assert rope_freqs.shape == (x.shape[1], self.head_dim, 2)
+        return self.attended(apply_rotary(q, cos, sin), apply_rotary(k, cos, sin), v)
+
+
 class Grouped(nn.Module):
     """Fewer heads of keys and values."""
 

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
-from mha_parity.checks.plain_sequence import plain_cross_attention
+from mha_parity.checks.plain_sequence import plain_cross_attention, plain_sequence
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference
+from mha_parity.core.features import UNLIKE_LENGTHS
 from mha_parity.core.target_facts import takes_one_length
+from mha_parity.targets.conventions.self_causal import UNEQUAL
 from mha_parity.targets.conventions.window_calls import alike
+from mha_parity.targets.masks.documented_alignment import documents_last_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,16 +50,21 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
     Not where several queries are counted from the last: then other cases say so. ``number`` is that
     of the case among those for which this is asked.
     """
-    one_length = takes_one_length(bound.facts.reasons)
-    if "causal" not in bound.offer["attn"] or one_length:
+    inside = _documents_its_own(bound)
+    if "causal" not in bound.offer["attn"] or (
+        takes_one_length(bound.facts.reasons) and not inside
+    ):
         return
     if bound.facts.compiles and number % SELDOM != 1:
         return
     keys = KEYS + 2 * (number % 3)
-    whole = plain_cross_attention(bound, problem, keys, keys, HEAD_DIM, attn="causal")
+    if inside:
+        whole = plain_sequence(bound, problem, keys, HEAD_DIM, causal=True)
+    else:
+        whole = plain_cross_attention(bound, problem, keys, keys, HEAD_DIM, attn="causal")
     if whole is None:
         return
-    of_last = bound.masks is not None and bound.masks.counts_from_last
+    of_last = inside or (bound.masks is not None and bound.masks.counts_from_last)
     try:
         expected = bound(whole).output
         if not of_last:
@@ -66,6 +74,11 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
         # The last query alone sees all keys, whether the rule is on or off.
         for count in (2, keys - 1) if of_last else (1, 2, keys - 1):
             few = last_queries(whole, count) if of_last else first_queries(whole, count)
+            few = (
+                few.replace(case=whole.case.replace(queries=count), attn_mask=None)
+                if inside
+                else few
+            )
             rows = expected[:, -count:] if of_last else expected[:, :count]
             found = bound(few).output
             yield NAME
@@ -81,6 +94,16 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
                 return
     except CandidateError:  # what raises is the finding of other cases
         return
+
+
+def _documents_its_own(bound: Convention) -> bool:
+    """Return whether a rule that the target has by itself is documented to count from the last.
+
+    Its cases have as many keys as queries, and cannot show that.
+    """
+    reasons = bound.facts.reasons
+    said = {reasons.get(UNLIKE_LENGTHS), reasons.get(("inputs", "cross"))}
+    return bound.hides_future and UNEQUAL in said and documents_last_keys(bound.subject) is True
 
 
 def last_queries(problem: Problem, count: int) -> Problem:

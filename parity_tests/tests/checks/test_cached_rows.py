@@ -150,7 +150,7 @@ def test_rows_that_are_not_seen_are_listed() -> None:
     ("kind", "said"),
     [
         (LastRowOfEach, f"{UNSEEN}s 0, 1."),
-        (ManyRows, "became (2, 4, 6) float64 in row 3"),
+        (ManyRows, "became (2, 4, 8) float64 in row 3"),
         (NoNumbers, "elements differ by up to inf in row 3"),
         (BreaksAtFourRows, "a call with the cache of the rows before it raised IndexError"),
     ],

@@ -14,7 +14,8 @@ judged = checks_of("few_queries.py", cases=40, dtypes=("float64",))
 @pytest.mark.parametrize(
     ("name", "check"),
     [("by_torch", causal_lengths.NAME), ("CausalWithMask", masks_of_rows.NAME),
-     ("LastOfKeys", causal_lengths.NAME), ("LastOfKeysBySaying", causal_lengths.NAME)],
+     ("LastOfKeys", causal_lengths.NAME), ("LastOfKeysBySaying", causal_lengths.NAME),
+     ("queries_at_the_end", causal_lengths.NAME)],
 )  # fmt: skip
 def test_right_ones_pass_and_are_asked(name: str, check: str) -> None:
     """The check is made, with whatever masks the target takes."""
@@ -30,6 +31,7 @@ def test_right_ones_pass_and_are_asked(name: str, check: str) -> None:
         ("LastOfKeysFromTwo", causal_lengths.NAME, "from the last rows among"),
         ("FirstOfKeysBySaying", causal_lengths.NAME, "from the last rows among"),
         ("LastOfKeysAgainstSaying", "output", "should be"),
+        ("queries_at_the_start", causal_lengths.NAME, "from the last rows among"),
         ("CausalWithLastRow", masks_of_rows.NAME, "of which `mask` hides "),
     ],
 )

@@ -31,6 +31,7 @@ RIGHT = {
     "ByAngles": "`rotary_angles` zeros of shape (L, D)",
     "Stacked": "`rope_cache` cosines and sines in a last axis of shape (L, D / 2, 2)",
     "Optional": "`rope` complex numbers of 1 of shape (L, D / 2)",
+    "StackedByChannel": "`rope_freqs` cosines and sines in a last axis of shape (L, D, 2)",
     "Grouped": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
     "Cached": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
     "AddedRows": "`pos_embed` zeros of shape (N, L, E)",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
 
-NOTHING_TURNED = "a rotation by 0 in every call: what it does with other positions is not judged"
+NOTHING_TURNED = "positions without effect in every call: what it does with others is not judged"
 ODD_WIDTH = "a rotation turns pairs of channels, so that heads of an odd width were not asked"
 # Axes of a table: L rows, the width D of a head, P pairs or the width E of the input, and axes of 1
 # of samples and heads.
@@ -31,7 +31,7 @@ _COMPLEX = ("LP", "1LP", "1L1P", "11LP")
 _FORMS = {
     "complex": tuple(f"complex {axes}" for axes in _COMPLEX),
     "pair": tuple(f"pair {axes}" for axes in _BY_CHANNEL),
-    "stacked": ("stacked LP", "stacked 1L1P"),
+    "stacked": ("stacked LP", "stacked LD", "stacked 1L1P"),
     "angles": tuple(f"0 {axes}" for axes in _BY_CHANNEL),
     "added": ("0 NLE", "0 LE"),
     "numbers": ("numbers L", "numbers NL"),
