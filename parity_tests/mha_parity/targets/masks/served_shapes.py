@@ -80,8 +80,8 @@ def of_all_lengths(
 
     Parts of 64 queries, say, of a mask (N, 1, 1, S) are those of its one row in a short call alone.
     A shape that is promised stays, and so do all where each raises: the cases show it, unless
-    another layout of the inputs is served. Where a call without masks raises as well, the mask is
-    not to blame.
+    another layout of the inputs is served. Lengths at which a call without masks raises as well say
+    nothing of the mask.
     """
     parameter, cross = found.parameter, "cross" in experiment.convention.offer["inputs"]
     square = not cross or any(each.square for each in found.taken)
