@@ -38,6 +38,19 @@ class CausalFilled(nn.Module):
         return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
 
 
+class CausalFilledBesideAMask(CausalFilled):
+    """Its own rule is filled, and a mask is added besides, in which -inf hides."""
+
+    def forward(self, x, attention_mask=None):
+        """Return (N, L, E)."""
+        q, k, v = self.heads(x)
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, self.fill)
+        scores = scores if attention_mask is None else scores + attention_mask
+        return self.out_proj((scores.softmax(dim=-1) @ v).transpose(1, 2).flatten(2))
+
+
 class CausalFilledTooHigh(CausalFilled):
     """Wrong: scores of some tens lie below the fill."""
 

@@ -21,6 +21,7 @@ FILE = "fills_and_tiles.py"
         ("CausalFilledByThousand", ["huge", "very_negative", "wide_range"]),
         ("CausalFilledByFiveThousand", ["huge", "wide_range"]),
         ("CausalFilled", ["wide_range"]),
+        ("CausalFilledBesideAMask", ["wide_range"]),
         ("filled_by_lengths", ["wide_range"]),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,8 @@ from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.targets.masks.experiment import mask_problem, weights_shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
@@ -35,32 +38,34 @@ def take_back_regimes(convention: Convention) -> None:
     Of any fill that hides keys from all ordinary scores, whatever its size: one that ordinary
     scores lie below fails. The scores of one array with itself cannot be turned below it.
     """
-    problem = _masked(convention)
-    if problem is None or problem.case.projection == "one_array":
-        return
-    try:
-        if _hidden_attend(convention, problem, EXP_RANGE):
-            return
-        below = [
-            name
-            for name in convention.offer["regime"]
-            if name not in EXTREME_VALUES
-            and (largest := _largest(convention, name)) > EXP_RANGE
-            and _hidden_attend(convention, problem, largest)
-        ]
-    except CandidateError:
-        return  # the run says what it raised
+    below: set[str] = set()
+    for problem in _masked(convention):
+        with suppress(CandidateError):  # the run says what it raised
+            below |= _below(convention, problem)
     if not below:
         return
     kept = tuple(name for name in convention.offer["regime"] if name not in below)
-    for name in below:
+    for name in sorted(below):
         convention.reasons["regime", name] = REASON
     convention.offer = convention.offer | {"regime": kept}
     convention.remarks = (*convention.remarks, REMARK)
 
 
-def _masked(convention: Convention) -> Problem | None:
-    """Return a problem with hidden keys, by a mask or the target's own causal rule, or None.
+def _below(convention: Convention, problem: Problem) -> set[str]:
+    """Return the regimes whose scores lie below the fill of what hides the keys of a problem."""
+    if problem.case.projection == "one_array" or _hidden_attend(convention, problem, EXP_RANGE):
+        return set()
+    return {
+        name
+        for name in convention.offer["regime"]
+        if name not in EXTREME_VALUES
+        and (largest := _largest(convention, name)) > EXP_RANGE
+        and _hidden_attend(convention, problem, largest)
+    }
+
+
+def _masked(convention: Convention) -> Iterator[Problem]:
+    """Yield problems with hidden keys, by a mask and by the target's own causal rule.
 
     Every row sees a key.
     """
@@ -69,10 +74,11 @@ def _masked(convention: Convention) -> Problem | None:
     case = problem.case
     hidden = _hidden(case.keys)
     if "bool2d" in offer["attn"]:
-        return problem.replace(attn_mask=np.tile(hidden, (case.queries, 1)))
-    if {"bool", "lengths"} & {*offer["padding"]}:
-        return problem.replace(key_padding_mask=np.tile(hidden, (case.batch, 1)))
-    return problem if convention.hides_future and case.queries == case.keys else None
+        yield problem.replace(attn_mask=np.tile(hidden, (case.queries, 1)))
+    elif {"bool", "lengths"} & {*offer["padding"]}:
+        yield problem.replace(key_padding_mask=np.tile(hidden, (case.batch, 1)))
+    if convention.hides_future and case.queries == case.keys:
+        yield problem
 
 
 def _hidden(keys: int) -> Array:
