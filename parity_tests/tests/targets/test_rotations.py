@@ -11,6 +11,7 @@ from mha_parity.core.candidate import TargetError
 from mha_parity.core.case import Case
 from mha_parity.core.features import ODD_HEADS, make_offer
 from mha_parity.core.options import Options
+from mha_parity.core.parameters import Status
 from mha_parity.core.target_facts import TargetFacts
 from mha_parity.core.verdict import Outcome
 from mha_parity.run.narrowing import cases_for
@@ -46,6 +47,8 @@ def test_what_is_right_where_nothing_is_turned_holds(name: str, said: str) -> No
     assert verdict.outcome is Outcome.PASS, verdict.sentence
     assert said in " ".join(verdict.notes)
     assert any(note.endswith(f": {NOTHING_TURNED}") for note in verdict.notes)
+    table = next(each for each in verdict.parameters if said.startswith(f"`{each.name}`"))
+    assert (Status.NOT_TRIED, True) == (table.status, "not tried: " in verdict.sentence)
     assert "not asked" not in " ".join(verdict.notes)
 
 
