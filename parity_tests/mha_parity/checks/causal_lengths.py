@@ -73,12 +73,7 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
                 return
         # The last query alone sees all keys, whether the rule is on or off.
         for count in (2, keys - 1) if of_last else (1, 2, keys - 1):
-            few = last_queries(whole, count) if of_last else first_queries(whole, count)
-            few = (
-                few.replace(case=whole.case.replace(queries=count), attn_mask=None)
-                if inside
-                else few
-            )
+            few = _few(whole, count, of_last=of_last, inside=inside)
             rows = expected[:, -count:] if of_last else expected[:, :count]
             found = bound(few).output
             yield NAME
@@ -104,6 +99,14 @@ def _documents_its_own(bound: Convention) -> bool:
     reasons = bound.facts.reasons
     said = {reasons.get(UNLIKE_LENGTHS), reasons.get(("inputs", "cross"))}
     return bound.hides_future and UNEQUAL in said and documents_last_keys(bound.subject) is True
+
+
+def _few(whole: Problem, count: int, *, of_last: bool, inside: bool) -> Problem:
+    """Return the problem with fewer queries; a rule ``inside`` the target needs no mask."""
+    if inside:
+        case = whole.case.replace(queries=count)
+        return whole.replace(case=case, query=whole.query[:, -count:].copy())
+    return last_queries(whole, count) if of_last else first_queries(whole, count)
 
 
 def last_queries(problem: Problem, count: int) -> Problem:

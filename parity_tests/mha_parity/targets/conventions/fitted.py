@@ -242,7 +242,7 @@ class Fitted(SearchedCalls):
     def plain_case(self) -> Case:
         """Two samples and two heads, or what the target takes."""
         heads, width = (2, 3) if "many" in self.offer["heads"] else (1, 6)
-        width += width % 2 if self.how.roles.rotations else 0
+        width += width % 2 if self.how.roles.turns_pairs else 0
         unbatched = self.offer["layout"][0] == "unbatched"
         # Rows of a plane of a prime number would be one of a width of 1.
         length = 6 if self.how.arrangement in PLANES else 5

@@ -88,7 +88,7 @@ class InterpretedCalls(InterpretedLayers):
         alike = problem.query is problem.key is problem.value
         if self.how.projection_of_case == "one_array" and not alike:
             raise CandidateError("inconclusive", f"{NOT_ASKED}: it takes one array for all three")
-        if self.how.roles.rotations and problem.case.head_dim % 2:
+        if self.how.roles.turns_pairs and problem.case.head_dim % 2:
             raise CandidateError("inconclusive", f"{NOT_ASKED}: {ODD_WIDTH}")
         arguments = Arguments(problem, self.library)
         layer = None

@@ -143,9 +143,10 @@ class SearchedCalls(InterpretedCalls):
 
     def _keep_rotations(self, best: InterpretationResult) -> None:
         """Keep that tables of positions turn nothing, and that heads of an odd width have none."""
-        if turned := dict(best.interpretation.roles.rotations):
+        roles = best.interpretation.roles
+        self.meanings |= {f"call.{name}": NOTHING_TURNED for name, _ in roles.rotations}
+        if roles.turns_pairs:
             self.reasons[ODD_HEADS] = ODD_WIDTH
-            self.meanings |= {f"call.{name}": NOTHING_TURNED for name in turned}
 
     def _with_blocks(self, best: InterpretationResult, dtype: str) -> InterpretationResult:
         """Return the fit with blocks of all keys where rows see those of their own block alone."""

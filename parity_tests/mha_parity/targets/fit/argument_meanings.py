@@ -106,7 +106,7 @@ class LayerSizes:
     samples: int = 1
 
     def case(self, batch: int, length: int) -> Case:
-        """Return a case of self-attention with these heads, which stands for no numbers."""
+        """Return a case of self-attention of these sizes, as arrays without effect have them."""
         return Case(
             seed=0, batch=batch, queries=length, keys=length, heads_count=self.heads,
             head_dim=self.width // self.heads,

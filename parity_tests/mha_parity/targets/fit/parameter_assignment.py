@@ -106,6 +106,11 @@ class ParameterAssignment:
         return {**given, **dict.fromkeys(self.ones, 1), **tiles}
 
     @property
+    def turns_pairs(self) -> bool:
+        """Whether a table of positions may turn pairs of channels; rows of the width E do not."""
+        return any(not form.endswith("E") for _, form in self.rotations)
+
+    @property
     def kv_heads(self) -> tuple[str, ...]:
         """The parameters of a call that get the number of key heads."""
         return tuple(name for name, meaning in self.sizes if (meaning,) == KV_HEADS)
