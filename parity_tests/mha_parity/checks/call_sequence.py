@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -244,7 +245,8 @@ class CallSequence:
         """Write the rows of another problem into the arrays of a call; return whether it could."""
         other = self._call(problem)
         pairs = zip(_arrays(call), _arrays(other), strict=True)
-        with autograd_state(off=True):  # of a tensor that may have a gradient none is written
+        # A tensor that may have a gradient, of Keras's too, is not written into otherwise.
+        with autograd_state(off="torch" in sys.modules):
             for old, new in pairs:
                 if isinstance(old, np.ndarray) and old.flags.writeable:
                     np.copyto(old, new)
