@@ -104,7 +104,7 @@ def _documents_its_own(bound: Convention) -> bool:
 def _few(whole: Problem, count: int, *, of_last: bool, inside: bool) -> Problem:
     """Return the problem with fewer queries; a rule ``inside`` the target needs no mask."""
     if inside:
-        case = whole.case.replace(queries=count)
+        case = whole.case.replace(queries=count, inputs="cross")  # with the keys as they are
         return whole.replace(case=case, query=whole.query[:, -count:].copy())
     return last_queries(whole, count) if of_last else first_queries(whole, count)
 
