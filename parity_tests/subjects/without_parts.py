@@ -89,6 +89,20 @@ class ByTable(Layer):
         return self.merged(self.scores_of(q, k).softmax(-1) @ v)
 
 
+def rotary_by_object(q, k, freqs_cis):
+    """Return both with the positions of an object that holds the table."""
+    return rotary_by_table(q, k, freqs_cis.table)
+
+
+class ByTableOfAClass(ByTable):
+    """Each call gets an object of a class of its own."""
+
+    def forward(self, x, freqs_cis):
+        q, k, v = self.qkv(x)
+        q, k = rotary_by_object(q, k, freqs_cis)
+        return self.merged(self.scores_of(q, k).softmax(-1) @ v)
+
+
 class ByTableUnscaled(ByTable):
     """Wrong: the scores are not scaled."""
 

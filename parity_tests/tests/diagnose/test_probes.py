@@ -121,8 +121,8 @@ def test_a_wrong_scale_is_measured_and_named(name: str, sentence: str) -> None:
 def test_a_scale_of_no_formula_is_measured_alone() -> None:
     """A planted factor comes back to all digits shown, without a formula that it is not."""
     text = said(of(Scaled))
-    expected = f"{0.123 * math.sqrt(D):.4g} times that"
-    assert f"effective scale 0.1230, expected 0.3780 = 1/sqrt(head_dim) ({expected})" in text
+    expected = f"{1 / math.sqrt(D):.4f} = 1/sqrt(head_dim) ({0.123 * math.sqrt(D):.4g} times that)"
+    assert f"effective scale 0.1230, expected {expected}" in text
 
 
 def test_each_heads_own_scale_is_reported() -> None:

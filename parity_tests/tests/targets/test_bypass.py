@@ -30,6 +30,7 @@ ROTARY = ("rotary", "q_norm", "k_norm")
         ("ByObject", ("by_object",)),
         ("Alibi", ("alibi",)),
         ("ByTable", ("rotary_by_table",)),
+        ("ByTableOfAClass", ("rotary_by_object",)),
     ],
 )
 def test_the_rest_is_judged_where_a_part_returns_what_it_is_given(
@@ -66,7 +67,7 @@ def test_what_is_wrong_beside_the_part_fails(name: str, parts: tuple[str, ...]) 
         ("ByStaticMethod", "--without rotate_half judges the rest"),
         ("built", "--without rope judges the rest"),
         ("Alibi", "--without alibi judges the rest"),
-        ("ByTable", "--without rotary_by_table judges the rest"),
+        ("ByTableOfAClass", "--without rotary_by_object judges the rest"),
     ],
 )
 def test_a_refusal_names_the_part_to_take_out(name: str, said: str) -> None:
