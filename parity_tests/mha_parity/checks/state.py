@@ -28,7 +28,7 @@ from mha_parity.checks.call_sequence import (
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import PLAIN
-from mha_parity.core.target_facts import takes_one_length
+from mha_parity.core.target_facts import takes_even_heads, takes_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-SIZES = (6, 10, 4)  # queries, keys and head width, of which the first half is another problem
+SIZES, WIDTH = (6, 10), 3  # queries, keys; of heads; the first half of all is another problem
 REPEATS = 32  # equal calls of one object
 OVERWRITES = "a later call overwrites the {} of an earlier one"
 # Clauses that end a finding -> the bug of the catalogue that they are of.
@@ -131,7 +131,8 @@ def small_problem(case: Case, bound: Convention, number: int) -> Problem | None:
 
     Kinds of attn_mask and of key_padding_mask come in pairs, so that the first 12 have all of them.
     """
-    small = plain_variant(case, bound.offer, *SIZES, square=takes_one_length(bound.reasons))
+    width, square = WIDTH + takes_even_heads(bound.reasons), takes_one_length(bound.reasons)
+    small = plain_variant(case, bound.offer, *SIZES, width, square=square)
     if small is None:
         return None
     kinds = [
