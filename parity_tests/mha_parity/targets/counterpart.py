@@ -25,7 +25,7 @@ from mha_parity.targets.fit.without_counterpart import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
@@ -74,12 +74,24 @@ def _turns_nothing(bound: Convention, problem: Problem, around: tuple[str, ...])
     if not isinstance(bound, Fitted) or not bound.how.roles.rotations:
         return False
     whole = _output(bound, problem)
+
+    def is_the_same(bypass: Bypass) -> bool:
+        return is_rounding(_output(bound, problem), whole) and bool(bypass.used)
+
+    return bool(first_part_without(bound, around, is_the_same))
+
+
+def first_part_without(
+    bound: Convention, around: tuple[str, ...], holds: Callable[[Bypass], bool]
+) -> str:
+    """Return the first part without which something holds of a target; "" if there is none."""
     for part in around:
         bypass = Bypass(bound.subject, (part,))
+        # Not as programs that were compiled with the part in them.
         with suppress(CandidateError), as_they_stand(on=True), bypass:
-            if is_rounding(_output(bound, problem), whole) and bypass.used:
-                return True
-    return False
+            if holds(bypass):
+                return part
+    return ""
 
 
 def _parts_to_take_out(

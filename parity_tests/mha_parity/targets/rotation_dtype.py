@@ -6,15 +6,13 @@ float32, as most does that has complex numbers, takes half of the digits of floa
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.conventions.calls import as_they_stand
 from mha_parity.targets.conventions.fitted import Fitted
-from mha_parity.targets.fit.bypass import Bypass
+from mha_parity.targets.counterpart import first_part_without
 from mha_parity.targets.fit.search import attention_in_float64, trial_problem
 from mha_parity.targets.fit.without_counterpart import parts_without_counterpart
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.fit.bypass import Bypass
 
 # Between the errors of both dtypes, of which that of float64 is some 1e-15 and the other 1e-8.
 _DIGITS = float(np.sqrt(np.finfo(np.float64).eps * np.finfo(np.float32).eps))
@@ -48,13 +47,13 @@ def leave_out_float64(bound: Convention) -> None:
         return
     modules: Iterable[tuple[str, Any]] = getattr(call.function, "named_modules", tuple)()
     _, around = parts_without_counterpart(call.make, {id(each): path for path, each in modules})
-    for part in around:
-        bypass = Bypass(bound.subject, (part,))
-        with suppress(CandidateError), as_they_stand(on=True), bypass:
-            if _has_digits(bound, problem) and bypass.found and not bypass.unlike:
-                said = ROTATED.format(part, part)
-                bound.left_out_dtypes = {**bound.left_out_dtypes, "float64": said}
-                return
+
+    def is_right(bypass: Bypass) -> bool:
+        return _has_digits(bound, problem) and bool(bypass.found) and not bypass.unlike
+
+    if part := first_part_without(bound, around, is_right):
+        said = ROTATED.format(part, part)
+        bound.left_out_dtypes = {**bound.left_out_dtypes, "float64": said}
 
 
 def _has_digits(bound: Fitted, problem: Problem) -> bool:

@@ -108,9 +108,7 @@ def weightless_norms(layer: Any) -> tuple[str, ...]:
 
 def _is_bias(leaf: Leaf) -> bool:
     """Return whether a leaf is no weight: by its name, or as a vector; a head may be one wide."""
-    last = leaf.path.rpartition(".")[2]
-    if last == "data":  # of a parameter of the target's own
-        last = leaf.path.split(".")[-2:][0]
+    last = leaf.path.removesuffix(".data").rpartition(".")[2]  # of a parameter of the target's own
     if last.lower() in {"bias", "b"} or len(leaf.shape) < 2:
         return True
     axes = sum(size != 1 for size in leaf.shape)

@@ -18,7 +18,7 @@ _LAST = re.compile(
     r"\b(bottom|lower)[- ]right\b"
     r"|(<=?|≤)\s*i\s*\+\s*\(?\s*(?P<keys>S|T_?k|L_?k|N_?k|Sk|(kv|k|key|source|src)_?(seq_?)?len\w*"
     r"|seq_?len_?k|num_keys|n_keys)\s*-\s*\w+"
-    r"|\bquer(y|ies) (are|is) (at )?the (last|end)\b|\bqueries are the last\b"
+    r"|\bquer(y|ies) (are|is) (at )?the (last|end)\b"
     r"|\b(position|index|row|token) \(?(S|n_keys|num_keys|\w*len_?k)\s*-\s*\w+\)?\s*\+\s*\w+",
     re.IGNORECASE,
 )
