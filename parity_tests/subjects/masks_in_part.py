@@ -212,14 +212,16 @@ def in_parts_of_few(query, key, value, bias=None):
     return in_parts(query, key, value, bias)
 
 
-def in_a_stack(query, key, value, bias=None, slice_size=16):
-    """Wrong: raises where the last slice of the rows (N, H, L, D) is shorter than the others."""
-    rows = query.shape[-2]
-    if rows <= slice_size:
-        return in_parts(query, key, value, bias)
-    parts = []
-    for start in range(0, rows, slice_size):
+def in_a_stack(query, key, value, attn_bias=None, slice_size=16):
+    """Wrong: raises where the last slice of the rows is shorter than the others.
+
+    query: (batch, heads, tokens, channels), key and value: (batch, heads, context, channels);
+    attn_bias: floats (tokens, context) that are added to the scores.
+    """
+    rows, parts = query.shape[2], []
+    for start in range(0, rows, min(slice_size, rows)):
         own = slice(start, start + slice_size)
-        added = None if bias is None else bias[..., own, :]
-        parts.append(in_parts(query[..., own, :], key, value, added))
-    return torch.stack(parts, dim=-3).flatten(-3, -2)
+        scores = query[:, :, own] @ key.mT / query.shape[-1] ** 0.5
+        scores = scores if attn_bias is None else scores + attn_bias[own]
+        parts.append(scores.softmax(dim=-1) @ value)
+    return torch.stack(parts, dim=2).flatten(2, 3)
