@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.cases.fixed_sizes import at_fixed_sizes
 from mha_parity.cases.masks import draw_masks
 from mha_parity.cases.rng import SPREAD, Stream, largest_number, numpy_dtype
 from mha_parity.core import head_projections
@@ -50,6 +51,7 @@ SHARES = ("", "key", "key", "value", "value")  # what the query is too, where th
 
 def make_problem(case: Case) -> Problem:
     """Return the problem that ``case`` describes: the same bits on every machine."""
+    case = at_fixed_sizes(case)
     stream = Stream(case.seed)
     arrays = _weighted(case, stream) if case.form == "mha" else _projected(case, stream)
     masks = draw_masks(case, stream)

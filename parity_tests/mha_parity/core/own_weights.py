@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
 
+_NAMES = {"heads_count": "num_heads", "kv_heads_count": "num_kv_heads"}
 WEIGHTS = ("w_q", "w_k", "w_v", "w_out", "b_q", "b_k", "b_v", "b_out", "bias_k", "bias_v")
 
 
@@ -74,12 +75,16 @@ class OwnWeights:
         given = ((array, getattr(problem, name)) for name, array in self.arrays.items())
         return all(other is not None and np.array_equal(own, other) for own, other in given)
 
+    def other_size(self, problem: Problem) -> str:
+        """Say which size of a problem is not the layer's; "" where none is."""
+        others = (n for n, size in self.sizes.items() if getattr(problem.case, n) != size)
+        return next((f"it is built with {name} {self.sizes[name]}" for name in others), "")
+
     def unlike(self, problem: Problem) -> str:
         """Say what a problem has that no layer of these shapes can hold; "" where one can."""
         case = problem.case
-        for name, size in self.sizes.items():
-            if getattr(case, name) != size:
-                return f"it is built with {name} {size}"
+        if reason := self.other_size(problem):
+            return reason
         for axis in ("projection", "bias_kv", "zero_attn", "dtype"):
             if self.features.get(axis, getattr(case, axis)) != getattr(case, axis):
                 return f"it is built with {axis}={self.features[axis]}"
@@ -94,8 +99,8 @@ class OwnWeights:
     def sentence(self) -> str:
         """Say which tensor went where, and what was left over."""
         if not self.places:
-            sizes = ", ".join(f"{name} {size}" for name, size in self.sizes.items())
-            return f"judged at the sizes that it declares: {sizes}"
+            said = (f"{_NAMES.get(name, name)} {size}" for name, size in self.sizes.items() if size)
+            return f"judged at its own sizes alone: {', '.join(said)}"
         went = ", ".join(f"{name} as {' '.join(parts)}" for name, parts in self.places.items())
         left = f"; left over: {', '.join(self.left_over)}" if self.left_over else ""
         return f"judged with its own weights: {went}{left}"

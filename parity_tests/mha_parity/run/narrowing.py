@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.masks.plan import MaskPlan
 
+SIZES_JUDGED = ("batch", "queries", "keys", "heads_count", "head_dim")
 NO_GRADIENTS = (
     "got --grad, but the target offers no gradients: it should compute with torch's tensors, or be "
     "a layer with `vjp` or `backward`; leave --grad out, or give it one of these."
@@ -166,7 +167,9 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
     own = candidate.facts.own_weights
     draw = asked_cases if options.fail_fast else drawn_cases
     drawn = draw(offer, options.cases, options.seed)
-    fitting: Iterable[Case] = drawn if own is None else map(own.case, drawn)
+    fitting: Iterable[Case] = drawn
+    if own is not None:
+        fitting = (_shortened(own.case(case)) for case in drawn)
     if own is None and has_one_kv_head(candidate.offer):
         fitting = (case.replace(kv_heads_count=1) for case in fitting)
     if takes_one_length(candidate.facts.reasons):
@@ -226,14 +229,32 @@ def _squared(case: Case) -> Case:
 
     2,049 queries of 9 keys would become the square of 2,049, the time of a whole run.
     """
-    sizes = {"batch": case.batch, "heads_count": case.heads_count, "head_dim": case.head_dim}
-    for length in (case.queries, min(case.queries, case.keys)):
-        if (
-            judging_microseconds({**sizes, "queries": length, "keys": length}, case.features())
-            <= FULL_LIMIT
-        ):
-            break
+    whole = case.replace(keys=case.queries)
+    if _cost(whole) <= FULL_LIMIT:
+        return whole
+    length = min(case.queries, case.keys)
     return case.replace(queries=length, keys=length)
+
+
+def _shortened(case: Case) -> Case:
+    """Return a case of a layer's own sizes in as many samples and rows as it can be judged in.
+
+    Lengths are drawn for heads of all widths, the longest for few and narrow ones.
+    """
+    while _cost(case) > FULL_LIMIT and max(case.batch, case.queries, case.keys) > 1:
+        if case.batch > 1:
+            case = case.replace(batch=1)
+        else:
+            longest = max(case.queries, case.keys) - 1
+            queries, keys = (min(n, max(longest * 3 // 4, 1)) for n in (case.queries, case.keys))
+            case = case.replace(queries=queries, keys=keys)
+    return case
+
+
+def _cost(case: Case) -> float:
+    """Return about how many microseconds judging a case takes."""
+    sizes = {name: getattr(case, name) for name in SIZES_JUDGED}
+    return judging_microseconds(sizes, case.features())
 
 
 def _with_even_heads(case: Case) -> Case:

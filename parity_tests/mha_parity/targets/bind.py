@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.cases.fixed_sizes import fixed_sizes
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
 from mha_parity.core.option_values import hint_of
@@ -21,6 +23,7 @@ from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
 from mha_parity.targets.library_layers import as_layer
 from mha_parity.targets.onnx_model import OnnxModel
+from mha_parity.targets.own_sizes import at_own_sizes, narrow_sizes, own_sizes
 from mha_parity.targets.recognition import convention_of
 from mha_parity.targets.rotation_dtype import leave_out_float64
 from mha_parity.targets.state_dict import give_weights
@@ -70,12 +73,16 @@ def bind(
         layer = layer_inside(compiled)
         kind = subject if layer is None else type(layer)
         with Bypass(kind, without, layer) as bypass:
-            bound = convention_of(kind, name, device, path, library, call=probe)
+            recognise = partial(convention_of, kind, name, device, path, library, call=probe)
+            bound = at_own_sizes(kind, recognise)
+            sizes = own_sizes(bound)
             bound.name, bound.bypass = label or bound.name, bypass
             bound.mask_meanings, bound.without = dict(masks), tuple(without)
             bound.weights_axes = documented_weights(bound.subject)
             _check_names(bound)
-            _settle_offer(bound, probe=probe)
+            with fixed_sizes(sizes):
+                _settle_offer(bound, probe=probe)
+            narrow_sizes(bound, sizes)
             if not probe and (layer is not None or state_dict is not None):
                 bound.offer = bound.offer | {"dtype": bound.library.dtypes}  # the weights say which
             _take_weights(bound, compiled, state_dict, num_heads)

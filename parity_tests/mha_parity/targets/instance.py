@@ -31,6 +31,7 @@ from mha_parity.targets.conventions.instance_calls import InstanceCalls
 from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
 from mha_parity.targets.fit.search import SMALL
+from mha_parity.targets.fit.sizes_in_code import HEADS
 from mha_parity.targets.fit.weights import sizes_of, slot_array
 from mha_parity.targets.problem_arrays import KEY_PARTS, arrays_of
 
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.targets.conventions.base import Convention
 
-# How layers call their number of heads.
-HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads", "h", "H")
 # Regimes of the inputs alone: all others are made by weights.
 REGIMES = ("normal", "tiny", "ties", "constant", "zeros")
 PARTS = ("q", "k", "v")
@@ -97,7 +96,9 @@ def use_layer(bound: Convention, layer: Any) -> None:
     reason = _not_instances(bound)
     if reason or not isinstance(bound, InstanceCalls):
         raise TargetError(f"got an instance of {name}, {reason}; name the class.")
-    heads = next((n for n in (getattr(layer, each, None) for each in HEADS) if _counts(n)), None)
+    own_heads = {} if bound.own_weights is None else bound.own_weights.sizes
+    named = (getattr(layer, each, None) for each in HEADS)
+    heads = next((n for n in (*named, own_heads.get("heads_count")) if _counts(n)), None)
     if heads is None:
         raise TargetError(
             f"got an instance of {name}, but none of its attributes {', '.join(HEADS)} is a number "

@@ -46,7 +46,8 @@ def give_weights(bound: Convention, text: str | None, num_heads: int | None) -> 
         own, or takes none.
 
     """
-    if bound.own_weights is not None:
+    own = bound.own_weights
+    if own is not None and (own.arrays or not isinstance(bound, Fitted)):
         raise TargetError(
             f"got --state-dict or --num-heads for {bound.name}, which has weights of its own; "
             "leave them out, or name its class."

@@ -158,7 +158,7 @@ def test_a_layers_own_weights_are_of_its_case_alone() -> None:
         assert lacking.b_out is other.b_out
         assert lacking.w_q is other.w_q
     assert own.case(problem.case.replace(head_dim=9, bias="no")) == problem.case
-    assert "judged at the sizes that it declares: heads_count 2, head_dim 3" == own.sentence
+    assert "judged at its own sizes alone: num_heads 2, head_dim 3" == own.sentence
     placed = replace(own, places={"q": ("w_q",), "o": ("w_out", "b_out")})
     assert "judged with its own weights: q as w_q, o as w_out b_out" == placed.sentence
     left = replace(placed, left_over=("a", "b"))

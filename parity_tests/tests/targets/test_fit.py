@@ -112,7 +112,6 @@ REFUSED = {
     "styles.py:OneQueryASample": "computes attention; nearest tried: W_q, W_k, W_v, W_o as Line",
     "miscalled.py:raises_always": "but every call that was tried raised RuntimeError: boom [",
     "weight_dictionaries.py:of_a_stack": "tried raised KeyError: 'layers' [",
-    "without_counterpart.py:OwnHeads": "but it has 4 heads, and no parameter that sets their",
     "around_torchs.py:TwelveHeads": "but it has 12 heads, and no parameter that sets",
     "around_torchs.py:AroundCrossed": "but `query`, `key`, `value`, `proj` have no counterpart in",
     "around_torchs.py:AroundActivated": "but `query`, `key`, `value`, `proj` have no "

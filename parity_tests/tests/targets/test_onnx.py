@@ -243,7 +243,7 @@ def test_right_graphs_pass_in_what_they_declare(
     seen = {f"{r.axis}={r.value}" for r in found.features if r.status != "not offered"}
     assert offered <= seen
     if 3 in settings.get("shape", ()):
-        assert "judged at the sizes that it declares: heads_count 3, head_dim 8" == found.notes[0]
+        assert "judged at its own sizes alone: num_heads 3, head_dim 8" == found.notes[0]
 
 
 @pytest.mark.parametrize(

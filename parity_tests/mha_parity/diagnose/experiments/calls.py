@@ -126,9 +126,11 @@ class Caller:
         self.built = own if own is not None and own.built else None
         self.square = takes_one_length(candidate.facts.reasons)
         self.base = plain_case_for(candidate)
+        if own is not None:
+            self.base = own.case(self.base)
         if self.built is not None:
             # Without biases, of which it may have some and not others: copies get 0.
-            self.base = self.built.case(self.base).replace(bias="no")
+            self.base = self.base.replace(bias="no")
         self.trials: list[CallResult] = []
         self.seconds = 0.0
         self.unanswered: dict[str, str] = {}

@@ -115,10 +115,10 @@ class Convention(ABC):
         self._planned_last: tuple[MaskPlan, Problem, dict[str, MaskArgument]] | None = None
         self._built_with: tuple[Sequence[Any], Mapping[str, Any]] | None = None
         self.remarks: tuple[str, ...] = ()
+        self.own_weights: OwnWeights | None = None
         self.reasons: dict[tuple[str, str], str] = {}
         self.offer: Offer = self.claims()
         self.answer_dtypes: dict[str, str] = {}
-        self.own_weights: OwnWeights | None = None
         self.cache: CacheUse | None = None
         self.windows: tuple[WindowUse, ...] = ()
         self.log_sum_exp: LogSumExp | None = None

@@ -73,7 +73,9 @@ class InterpretedCalls(InterpretedLayers):
         made = self.how.construction
         if made is None:
             return {} if self.keeps_numbers else numbers_read(self.subject)
-        return {} if made.has("heads", "head_dim", "width") else sizes_read(self.subject)
+        if made.has("heads", "head_dim"):
+            return {}
+        return sizes_read(self.subject, of_heads=made.has("width"))
 
     def prepare(self, problem: Problem) -> Call:
         """Return the call with everything where the interpretation has it.
@@ -82,7 +84,7 @@ class InterpretedCalls(InterpretedLayers):
         ------
         CandidateError
             Query, key and value differ, of which the target takes one array; or pairs of
-            channels are rotated, and the width of a head is odd.
+            channels are rotated, and the width of a head is odd; or it has sizes of its own.
 
         """
         alike = problem.query is problem.key is problem.value
@@ -90,6 +92,8 @@ class InterpretedCalls(InterpretedLayers):
             raise CandidateError("inconclusive", f"{NOT_ASKED}: it takes one array for all three")
         if self.how.roles.turns_pairs and problem.case.head_dim % 2:
             raise CandidateError("inconclusive", f"{NOT_ASKED}: {ODD_WIDTH}")
+        if self.own_weights is not None and (other := self.own_weights.other_size(problem)):
+            raise CandidateError("inconclusive", f"{NOT_ASKED}: {other}")
         arguments = Arguments(problem, self.library)
         layer = None
         if self.how.construction is not None:

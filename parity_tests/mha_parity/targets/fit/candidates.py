@@ -34,7 +34,7 @@ from mha_parity.targets.fit.names_in_code import (
     strings_compared,
 )
 from mha_parity.targets.fit.packed_roles import in_containers, packed
-from mha_parity.targets.fit.search import SMALL
+from mha_parity.targets.fit.search import SMALL, small_case
 from mha_parity.targets.fit.sorted_leaves import (
     around_torchs,
     further_attentions,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import inspect
     from collections.abc import Callable, Iterator, Sequence
 
+    from mha_parity.core.case import Case
     from mha_parity.targets.fit.construct import Construction
     from mha_parity.targets.fit.sorted_leaves import SortedLeaves
 
@@ -98,18 +99,20 @@ class Layers:
     inner: str = ""  # the part of it that is an attention, where offenders lie outside of that
     is_built: bool = False
     obstacles: list[str] = field(default_factory=list)
+    small: Case = field(default_factory=small_case)
 
     def __iter__(self) -> Iterator[Interpretation]:
         """Yield how the class may be built, filled and called."""
         for how in all_constructions(self.kind, parameters.of_callable(self.kind)):
-            sizes = LayerSizes(SMALL.embed_dim, SMALL.heads_count)
+            sizes = LayerSizes(self.small.embed_dim, self.small.heads_count)
             if self.is_built and how.last_resort and not how.positions_left_out:
                 continue
             try:
                 construction, layer = self._built(how, sizes)
             except CandidateError as error:
                 made = f"{self.kind.__name__}({how.text(sizes)})"
-                self.obstacles.append(f"building one of width 24 with 4 heads {error} by {made}")
+                size = f"width {sizes.width} with {sizes.heads} heads"
+                self.obstacles.append(f"building one of {size} {error} by {made}")
                 self.offenders = self.offenders or call_roles.of_positions(
                     parameters.of_callable(self.kind), "constructor"
                 )
@@ -143,7 +146,7 @@ class Layers:
 
     def asks_for(self, construction: Construction, *wanted: str) -> bool:
         """Return whether a layer reads a number of one of these meanings from its configuration."""
-        sizes = LayerSizes(SMALL.embed_dim, SMALL.heads_count)
+        sizes = LayerSizes(self.small.embed_dim, self.small.heads_count)
         config = construction.arguments(sizes).get(construction.config)
         if not isinstance(config, RecordingConfig):
             return True
@@ -159,7 +162,7 @@ class Layers:
         if not construction.config:
             return construction.has("head_dim") and not construction.has("heads")
         kept = sorted_by_name(layer_arrays.leaves(layer))
-        return bool(kept.weights) and not self._slots(kept, SMALL.heads_count)[1]
+        return bool(kept.weights) and not self._slots(kept, self.small.heads_count)[1]
 
     def _of_one_head(self, construction: Construction, several: Any) -> Iterator[Interpretation]:
         """Yield readings as one head of a layer that takes the width of a head, not how many.
@@ -167,7 +170,7 @@ class Layers:
         One that holds more where it is built for ``several`` heads has as many.
         """
         try:
-            layer = self.new(construction, LayerSizes(SMALL.embed_dim, 1))
+            layer = self.new(construction, LayerSizes(self.small.embed_dim, 1))
         except CandidateError:
             return
         kept = (layer_arrays.leaves(each) for each in (layer, several))
@@ -185,11 +188,11 @@ class Layers:
         with_heads = not construction.has("heads", "head_dim")
         in_call = any(r.heads for r in call_roles.of_layer(named, with_heads=with_heads))
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind)) or in_call
-        by_name = by_name and not one_head
-        number = _heads(one_head=one_head, known=by_name or not kept.weights)
+        by_name = (by_name or self.small is not SMALL) and not one_head
+        number = self._heads(one_head=one_head, known=by_name or not kept.weights)
         unread: frozenset[str] = frozenset()
         if kept.others or not any(self._slots(kept, heads)[1] for heads in number):
-            unread = unread_parameters(layer, LayerSizes(SMALL.embed_dim, number[0]))
+            unread = unread_parameters(layer, LayerSizes(self.small.embed_dim, number[0]))
             unread = _spare(unread, leaves)
             leaves = [leaf for leaf in leaves if leaf.path not in unread]
             kept = _sorted(layer, leaves)
@@ -239,6 +242,12 @@ class Layers:
             if not kept.weights:
                 yield from self._of_packed(named, construction, heads)
 
+    def _heads(self, *, one_head: bool, known: bool) -> tuple[int, ...]:
+        """Return how many heads are tried: a constructor without any has one, or its own number."""
+        if one_head:
+            return (1,)
+        return (self.small.heads_count,) if known else (self.small.heads_count, 1)
+
     def _layouts(
         self, kept: SortedLeaves, *, projected: bool, full_width: bool
     ) -> list[tuple[str, str]]:
@@ -281,7 +290,7 @@ class Layers:
         """Return how heads differ from torch's, "" where they do not, and the weights' slots."""
         if not kept.weights:
             return "", [()]
-        width = SMALL.embed_dim
+        width = self.small.embed_dim
         kinds = {
             "": {"d": width // heads},
             FULL_WIDTH: {"d": width},
@@ -329,12 +338,11 @@ class Layers:
             *call_roles.of_positions(named, "call"),
         )
         if not fits:
-            unfit = weights.unfit(kept, {"h": heads, "d": SMALL.embed_dim // heads})
+            unfit = weights.unfit(kept, {"h": heads, "d": self.small.embed_dim // heads})
             shown = ", ".join(f"{leaf.path} {leaf.shape}" for leaf in unfit)
             verb = "does" if len(unfit) == 1 else "do"
-            self.obstacles.insert(
-                0, f"it keeps {shown}, which {verb} not fit a width of 24 in 4 heads"
-            )
+            size = f"a width of {self.small.embed_dim} in {self.small.heads_count} heads"
+            self.obstacles.insert(0, f"it keeps {shown}, which {verb} not fit {size}")
 
 
 def _spare(unread: frozenset[str], leaves: Sequence[layer_arrays.Leaf]) -> frozenset[str]:
@@ -354,13 +362,6 @@ def _sorted(layer: Any, found: Sequence[layer_arrays.Leaf]) -> SortedLeaves:
     parts = tuple(leaf for leaf in kept.norms if whole and "." in leaf.path)
     rest = (leaf for leaf in kept.norms if leaf not in parts)
     return replace(kept, norms=parts, others=(*kept.others, *rest))
-
-
-def _heads(*, one_head: bool, known: bool) -> tuple[int, ...]:
-    """Return how many heads are tried: a constructor without any has one, or its own number."""
-    if one_head:
-        return (1,)
-    return (SMALL.heads_count,) if known else (SMALL.heads_count, 1)
 
 
 def _of_one_length(how: Interpretation) -> Iterator[Interpretation]:

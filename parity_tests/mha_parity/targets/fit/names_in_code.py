@@ -8,12 +8,14 @@ import inspect
 import re
 import sys
 import textwrap
+from argparse import Namespace
+from collections import ChainMap
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads
@@ -34,8 +36,8 @@ _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 def globals_read(kind: type) -> Mapping[str, str]:
     """Return the numbers of a module that a class, or what it calls there, reads, by meaning.
 
-    Those of a module of the user's that it imports too: `constants.n_embd`. What is decorated is
-    not followed: what is compiled has read its numbers already.
+    Those of a module, a class, an object or a dictionary of the user's there too:
+    `constants.n_embd`. What is decorated is not followed: what is compiled has read its numbers.
     """
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
     seen: set[str] = set()
@@ -55,32 +57,44 @@ def globals_read(kind: type) -> Mapping[str, str]:
 
 
 def number_of(scope: Mapping[str, Any], name: str) -> Any:
-    """Return what a name holds in a module, or in one of the user's that it imports; else None."""
+    """Return what a name holds in a module, or in something of the user's there; else None.
+
+    That is a module that it imports, a class or an object with attributes, or a dictionary.
+    """
     owner, _, attribute = name.rpartition(".")
-    if not owner:
-        return scope.get(name)
-    module = scope.get(owner)
-    if not isinstance(module, ModuleType):
-        return None
-    file = getattr(module, "__file__", None) or "site-packages"
-    package = module.__name__.partition(".")[0]
-    library = "site-packages" in file or package in sys.stdlib_module_names
-    return None if library else vars(module).get(attribute)
+    return _held_by(scope.get(owner)).get(attribute) if owner else scope.get(name)
+
+
+def _held_by(owner: Any) -> Mapping[str, Any]:
+    """Return what something of the user's holds by name; nothing of what is a library's."""
+    if isinstance(owner, dict):
+        return owner
+    kind = owner if isinstance(owner, ModuleType | type) else type(owner)
+    name = kind.__name__ if isinstance(kind, ModuleType) else kind.__module__
+    file = getattr(sys.modules.get(name, kind), "__file__", None) or "site-packages"
+    library = "site-packages" in file or name.partition(".")[0] in sys.stdlib_module_names
+    plain = kind in {SimpleNamespace, Namespace}
+    if library and not plain:
+        return {}
+    classes = kind.__mro__ if isinstance(kind, type) else ()
+    return ChainMap(*(dict(getattr(each, "__dict__", {})) for each in (owner, *classes)))
 
 
 def set_number(scope: dict[str, Any], name: str, value: Any) -> None:
     """Set what ``number_of`` returns."""
     owner, _, attribute = name.rpartition(".")
-    if owner:
-        setattr(scope[owner], attribute, value)
-    else:
-        scope[name] = value
+    held = scope[owner] if owner else scope
+    if isinstance(held, type):
+        setattr(held, attribute, value)
+    else:  # of a frozen dataclass, too: it is set back
+        (held if isinstance(held, dict) else vars(held))[attribute] = value
 
 
-def sizes_read(kind: type) -> dict[str, str]:
+def sizes_read(kind: type, *, of_heads: bool = False) -> dict[str, str]:
     """Return heads and widths of a module that a class is built by, by meaning.
 
     A width that its calls alone read is none: names of widths are many. One of its heads may be.
+    ``of_heads``: the constructor takes the width of all, so that only heads are those of a module.
     None where they contradict each other: a number that is wrong would be set right.
     """
     built = [vars(each).get("__init__") for each in kind.__mro__]
@@ -92,7 +106,9 @@ def sizes_read(kind: type) -> dict[str, str]:
         if type(found := number_of(scope, n)) is int and found > 0
     )
     found = {name: meaning for name, meaning in sorted(whole) if meaning in _OF_HEADS}
-    if not read & found.keys():
+    if of_heads:
+        found = {name: meaning for name, meaning in found.items() if meaning != "width"}
+    elif not read & found.keys():
         return {}
     sizes = {name: each for name, each in found.items() if name in read or each != "width"}
     values = {
@@ -298,15 +314,17 @@ def _strings(code: CodeType | None) -> Iterator[str]:
 def _names(code: CodeType | None) -> tuple[str, ...]:
     """Return the global names and attributes that code reads, in its comprehensions too.
 
-    And an attribute of a global name as both: `constants.n_embd`.
+    And an attribute or a key of a global name as both: `sizes.n_embd`, of `sizes["n_embd"]` too.
     """
     if code is None:
         return ()
-    steps = pairwise(dis.get_instructions(code))
     both = (
         f"{owner.argval}.{read.argval}"
-        for owner, read in steps
-        if (owner.opname, read.opname) == ("LOAD_GLOBAL", "LOAD_ATTR")
+        for owner, read in pairwise(dis.get_instructions(code))
+        if owner.opname == "LOAD_GLOBAL"
+        and (
+            read.opname == "LOAD_ATTR" or (read.opname == "LOAD_CONST" and type(read.argval) is str)
+        )
     )
     inner = (name for each in code.co_consts if isinstance(each, CodeType) for name in _names(each))
     return (*code.co_names, *both, *inner)

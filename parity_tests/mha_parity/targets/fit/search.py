@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.cases.fixed_sizes import at_fixed_sizes
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.arrays import softmax, split_heads
 from mha_parity.core.candidate import CandidateError
@@ -261,6 +262,11 @@ def _sharing(problem: Problem) -> Iterator[tuple[str, Problem]]:
             yield SHARED.format(part, other), problem.replace(**changed)
 
 
+def small_case() -> Case:
+    """Return the case of small problems, at the sizes that are fixed while one is tried."""
+    return at_fixed_sizes(SMALL)
+
+
 def trial_problem(
     candidate: Interpretation, inputs: str, dtype: str, base: Case = SMALL
 ) -> Problem:
@@ -284,7 +290,7 @@ def trial_problem(
         )
     if not candidate.many_heads:
         case = case.replace(heads_count=1, head_dim=SMALL.heads_count * SMALL.head_dim)
-    return _made(case)
+    return _made(at_fixed_sizes(case))
 
 
 @lru_cache(maxsize=64)  # thousands of interpretations share some twenty problems

@@ -1,0 +1,83 @@
+"""Classes that have sizes by themselves: each problem that they are asked has these sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.cases.fixed_sizes import fixed_sizes
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.own_weights import OwnWeights
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.fit.sizes_in_code import sizes_in_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mha_parity.targets.conventions.base import Convention
+
+
+def at_own_sizes(subject: object, recognise: Callable[[], Convention]) -> Convention:
+    """Return a subject as it is recognised, at its own sizes where these alone are served.
+
+    Numbers in the code of a class are tried as its sizes where no others are served rightly: it is
+    judged at those with which it computes attention, or with which it comes nearest to that.
+
+    Raises
+    ------
+    TargetError
+        It cannot be recognised.
+
+    """
+    try:
+        found = recognise()
+    except TargetError:
+        near = _nearest(subject, recognise)
+        if near is None:
+            raise
+        return near
+    if isinstance(found, Fitted) and not found.fit.exact:
+        near = _nearest(subject, recognise)
+        if near is not None and _nearness(near) > _nearness(found):
+            return near
+    return found
+
+
+def _nearest(subject: object, recognise: Callable[[], Convention]) -> Fitted | None:
+    """Return a class at the sizes in its code with which it is nearest to attention."""
+    near: list[Fitted] = []
+    for sizes in sizes_in_code(subject) if isinstance(subject, type) else ():
+        with fixed_sizes(sizes):
+            try:
+                found = recognise()
+            except TargetError:
+                continue
+        if isinstance(found, Fitted):
+            asked = sizes | {"kv_heads_count": int(found.how.one_kv_head)}
+            found.own_weights = OwnWeights(arrays={}, features={}, sizes=asked, places={})
+            near.append(found)
+            if found.fit.exact:
+                break
+    return max(near, key=_nearness, default=None)
+
+
+def _nearness(bound: Fitted) -> tuple[bool, float]:
+    return bound.fit.exact, bound.fit.correlation
+
+
+def own_sizes(bound: Convention) -> Mapping[str, int]:
+    """Return the sizes that a class has by itself; {} of one that is built for any."""
+    own = bound.own_weights if isinstance(bound, Fitted) else None
+    return {} if own is None else own.sizes
+
+
+def narrow_sizes(bound: Convention, sizes: Mapping[str, int]) -> None:
+    """Leave of an offer what cases of these sizes have."""
+    if not sizes:
+        return
+    heads, width = sizes["heads_count"], sizes.get("head_dim", 0)
+    usual = ("medium", "ones", "equal" if heads == width else "small")
+    bound.offer = bound.offer | {
+        "heads": ("one" if heads == 1 else "many",),
+        "size": ("ones",) if width == 1 else usual,
+        "kv_heads": bound.offer["kv_heads"][:1],
+    }
