@@ -21,11 +21,11 @@ from mha_parity.targets.conventions.probing import offer_unprobed, probe_offer
 from mha_parity.targets.fit.bypass import Bypass
 from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
+from mha_parity.targets.left_out_float64 import leave_out_float64
 from mha_parity.targets.library_layers import as_layer
 from mha_parity.targets.onnx_model import OnnxModel
 from mha_parity.targets.own_sizes import at_own_sizes, narrow_sizes, own_sizes
 from mha_parity.targets.recognition import convention_of
-from mha_parity.targets.rotation_dtype import leave_out_float64
 from mha_parity.targets.state_dict import give_weights
 
 if TYPE_CHECKING:

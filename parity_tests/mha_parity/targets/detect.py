@@ -17,7 +17,10 @@ from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.signatures import constructor, forward, signature
 from mha_parity.targets.conventions.varlen import Varlen, packed_input_parameters
 from mha_parity.targets.fit.argument_meanings import counts_kv_heads
-from mha_parity.targets.fit.documented_layout import documents_heads_first
+from mha_parity.targets.fit.documented_layout import (
+    documents_heads_before_rows,
+    documents_heads_first,
+)
 from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.held_parameters import HoldsParameters
 from mha_parity.targets.onnx_model import OnnxModel
@@ -170,10 +173,15 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
 
 
 def _is_like_jax(function: Any, called: Signature) -> bool:
-    """Return whether the parameters are those of JAX's, and the mask is none of fewer axes."""
+    """Return whether the parameters are those of JAX's, and the mask is none of fewer axes.
+
+    Not where heads are documented before rows: JAX's are behind them.
+    """
     from mha_parity.targets.masks.documented import documented_shapes
 
     if not ({"bias", "mask"} <= called.named and _are_qkv(called.required)):
+        return False
+    if documents_heads_before_rows(function):
         return False
     shapes = documented_shapes(function, function, "mask")
     return not shapes or any(len(each) == MASK_AXES for each in shapes)

@@ -98,6 +98,12 @@ def test_right_dropout_passes_and_is_seen_to_be_asked(target: str, without: set[
     assert OF_TRAINING - without <= held(verdict)
 
 
+def test_what_drops_where_gradients_are_tracked_is_evaluated_without() -> None:
+    """A layer without modes: kills an evaluation that tracks them; one that asks nothing fails."""
+    assert "dropout off" in held(check_subject("untracked_dropout.py:Attention", cases=40))
+    assert "dropout off" in failing(check_subject("untracked_dropout.py:Always", cases=40))
+
+
 @pytest.mark.parametrize("target", ["torch.nn:MultiheadAttention", "mha_numpy:MultiheadAttention"])
 def test_right_gradients_with_dropout_pass(target: str) -> None:
     """The gradients of torch's module and of ours are those of the weights that were dropped."""

@@ -68,6 +68,10 @@ def test_a_documented_shape_that_raises_for_other_keys_than_queries_fails() -> N
         ("position i attends to itself and to the `window` positions before it", "w"),
         ("keys i - window .. i", "w"),
         ("keys i - window + 1 .. i", "w - 1"),
+        ("window: number of keys a query sees, itself included (as in Mistral).", "w - 1"),
+        ("``window=1`` means that every token only attends to itself", "w - 1"),
+        ("window == 0 leaves itself alone", "w"),
+        ("window=1 is only a default", ""),
     ],
 )
 def test_the_words_of_a_window_are_read(text: str, extent: str) -> None:

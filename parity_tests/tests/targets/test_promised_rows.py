@@ -67,6 +67,8 @@ def test_an_option_is_stronger_than_the_documentation() -> None:
         ("Queries without any key yield zeros, both in the output and in the weights.", True),
         ("A query without any permitted key gets a row of zeros, as torch does it.", True),
         ("Queries that may use no key have zero weights and a zero output.", True),
+        ("For an empty set the attention result is the zero vector.", True),
+        ("An empty set is not zero.", False),
         ("Fully masked rows are not zero.", False),
         ("Queries that see no key have zero weights.", False),
         ("All masked positions receive zero probability.", False),

@@ -106,6 +106,23 @@ def test_q_k_and_v_are_known_by_their_first_or_last_words(names: str) -> None:
     assert ("params" not in names) == (recognise(scope["f"], ()) == "jax-attention")
 
 
+@pytest.mark.parametrize(
+    ("order", "convention"),
+    [("(batch, length, heads, dim)", True), ("(batch, heads, length, dim)", False)],
+)
+def test_heads_before_rows_are_not_jaxs(order: str, *, convention: bool) -> None:
+    """Kills the convention of JAX by names alone: another order of axes was called over heads."""
+
+    def attention(q: Any, k: Any, v: Any, mask: Any = None, bias: Any = None) -> None: ...
+
+    attention.__doc__ = f"q, k, v: {order}."
+    try:
+        found = recognise(attention, ())
+    except TargetError:
+        found = "other"
+    assert convention == (found == "jax-attention")
+
+
 def test_keys_of_what_is_called_are_read() -> None:
     """The names stand in tuples, and in functions of the same file; or are put together there."""
     whole = {*keys_read(load.load(f"{SUBJECTS}/{FILE}:of_a_state"))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
@@ -13,6 +14,8 @@ from mha_parity.targets.left_out import KEPT_BY, LeftOut
 DEPTH = 4  # frames of the candidate that a report shows
 # NumPy's einsum takes bfloat16 as far as it can make matrix products of it: by the sizes.
 NO_EINSUM = "invalid data type for einsum"
+# Keras says where an exception came from, and in bold letters what it said.
+OF_KERAS = re.compile(r"Exception encountered when calling .*?\x1b\[1m(.*?)\x1b\[0m", re.DOTALL)
 EINSUM_LACKS = "NumPy's einsum does not take the dtype at these sizes"
 
 
@@ -54,6 +57,8 @@ def _message(error: BaseException) -> str:
     if isinstance(error, NameError) and isinstance(left_out, LeftOut):
         return explain_name_error(error, left_out.names)
     try:
-        return str(error)
+        said = str(error)
+        inner = OF_KERAS.match(said)
+        return inner[1] if inner else said
     except Exception:  # noqa: BLE001  (whatever the target's exception raises when it is printed)
         return ""

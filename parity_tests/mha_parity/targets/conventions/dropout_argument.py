@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,12 +95,22 @@ def with_dropout_passed(
     return asked
 
 
+def untracked(call: Call, library: Library) -> Call:
+    """Return a call of torch's tensors that tracks no gradients; another as it is."""
+    if library.name != "torch":
+        return call
+    import torch
+
+    return replace(call, function=torch.no_grad()(call.function))
+
+
 def with_layer_dropout(
     convention: InterpretedCalls, problem: Problem, p: float
 ) -> Callable[[bool], Call] | None:
     """Return what makes calls of a layer in train() and in eval() mode; None if it never drops.
 
-    A layer that knows no evaluation drops in it as well.
+    A layer that knows no evaluation drops in it as well, unless it asks whether gradients are
+    tracked: it is evaluated where they are not.
     """
     layer = convention.dropping(problem, p)
     # No dropout of a target's own promises what 0 / 0 is.
@@ -110,6 +121,8 @@ def with_layer_dropout(
         held = set_mode(layer, training) if has_modes(layer) else layer
         arguments = Arguments(problem, convention.library)
         call = convention.layer_call(held, arguments, training=training)
+        if not training and not has_modes(layer):
+            call = untracked(call, convention.library)
         return with_sources(convention, problem, call)
 
     return asked

@@ -19,6 +19,7 @@ _INCLUDED = (
 )
 _LAST = r"(most )?(last|latest|recent|preceding|previous)"
 _KEYS = r"(keys?|tokens?|positions?|rows?|steps?|entries)"
+_ALONE = r"\b((only|just)\b[^.;]{0,20}\b(itself|its own)\b|(itself|its own \w+) (only|alone)\b)"
 # What is said of the keys before a row's own, by how many there are; `W` stands for the window.
 _SAID = {
     "w - 1": (
@@ -27,6 +28,8 @@ _SAID = {
         r"\b\w+ ?- ?\w+ ?\|?\)? ?< ?W\b",
         rf"\bW {_LAST} {_KEYS}\b[^.;]{{0,20}}\b({_INCLUDED})",
         rf"\b{_LAST} W {_KEYS}\b[^.;]{{0,20}}\b({_INCLUDED})",
+        rf"\bW ?: [^.;]{{0,20}}\b(number of|how many) {_KEYS} [^.;]{{0,40}}\b({_INCLUDED})",
+        rf"\bW ?==? ?1\b[^.;]{{0,40}}{_ALONE}",
     ),
     "w": (
         r"\b(\w+) ?- ?W ?(<=|≤) ?\w+",
@@ -34,6 +37,7 @@ _SAID = {
         rf"\b(itself|its own {_KEYS}) and (the )?(W {_LAST}|{_LAST} W) {_KEYS}\b",
         rf"\bitself and (to )?(the )?W {_KEYS} before\b",
         r"\b\w+ ?- ?W ?(\.{2,3}|…|to|through) ?\w+\b",
+        rf"\bW ?==? ?0\b[^.;]{{0,40}}{_ALONE}",
     ),
 }  # fmt: skip
 

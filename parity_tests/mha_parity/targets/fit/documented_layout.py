@@ -105,6 +105,12 @@ def documents_heads_first(subject: Any) -> bool:
     return bool(_HEADS_FIRST.search(text)) and not any(each.search(text) for each in others)
 
 
+def documents_heads_before_rows(subject: Any) -> bool:
+    """Return whether a class or function documents (N, H, L, D), and no rows before heads."""
+    text = documentation(subject)
+    return bool(_HEADS_BEFORE_ROWS.search(text)) and not _HEADS_OF_SAMPLES.search(text)
+
+
 def documents_heads(subject: Any) -> bool:
     """Return whether a class or function documents arrays of four axes with one of heads.
 

@@ -32,6 +32,7 @@ class Leaf:
     path: str
     shape: tuple[int, ...]
     owner: str = ""  # the type of the module that holds it: outside of torch, of a norm alone
+    dtype: str = ""  # outside of torch
 
 
 def leaves(layer: Any) -> list[Leaf]:
@@ -45,7 +46,7 @@ def leaves(layer: Any) -> list[Leaf]:
         ]
     else:
         found = [
-            Leaf(path, tuple(value.shape), _norm_around(layer, path))
+            Leaf(path, tuple(value.shape), _norm_around(layer, path), str(value.dtype))
             for path, value in _distinct(layer, read)
         ]
     return [each for each in found if read is None or each.path.partition(".")[0] in read]

@@ -22,14 +22,15 @@ _NO_KEY = re.compile(
     rf"|{_ROWS}{_GAP}\b(no|without an?y?) {_KEYS}"
     rf"|{_ROWS}{_GAP}(\bno true\b|\bsees? nothing\b|\bnothing to attend)"
     rf"|{_ROWS}{_GAP}\b(whole|all|every) (of (its|the) )?(keys?|context)( is| are)? "
-    r"(hidden|masked|blocked|padding|padded|excluded)\b",
+    r"(hidden|masked|blocked|padding|padded|excluded)\b"
+    r"|\bempty (set|sequence|memory|context|neighbou?rhood|segment)\b",
     re.IGNORECASE,
 )
 # What becomes of it.
 _ZERO = re.compile(
     r"\b(is|are|be|ha(s|ve)|gives?|gets?|returns?|outputs?|yields?|produces?|set to"
     r"|comes?( out)?( as| to)?)"
-    r"( an?| exactly| all)? ?(output |(row|vector)s? of )?(zeros?|0(\.0)?)\b"
+    r"( an?| the| exactly| all)? ?(output |(row|vector)s? of )?(zeros?|0(\.0)?)\b"
     r"(?! \w*(prob|weight|bias))|\bzeroed\b"
     r"|\bare cleared to zeros?\b|\bzero (output )?rows?\b",
     re.IGNORECASE,

@@ -1,7 +1,8 @@
-"""Leave float64 out of targets whose rotations of positions alone compute in float32.
+"""Leave float64 out of targets that are of float32 by themselves.
 
 Rotations are not judged, and a table of them turns nothing in each call. Code that rotates in
 float32, as most does that has complex numbers, takes half of the digits of float64 all the same.
+NumPy draws float64: a layer of it that makes its weights in float32 does so on purpose.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.counterpart import first_part_without
-from mha_parity.targets.fit.search import attention_in_float64, trial_problem
+from mha_parity.targets.fit.argument_meanings import LayerSizes
+from mha_parity.targets.fit.layer_arrays import leaves
+from mha_parity.targets.fit.search import attention_in_float64, small_case, trial_problem
 from mha_parity.targets.fit.without_counterpart import parts_without_counterpart
 
 if TYPE_CHECKING:
@@ -29,31 +32,50 @@ ROTATED = (
     "`{}` rotates in float32, and what it does with other positions than 0 is not judged; "
     "--without {} judges the rest in float64"
 )
+OF_WEIGHTS = "it makes its weights in float32, and answers with the digits of float32"
 
 
 def leave_out_float64(bound: Convention) -> None:
-    """Leave float64 out of a target that is right to its digits without what rotates alone."""
-    if not isinstance(bound, Fitted) or not bound.how.roles.rotations:
+    """Leave float64 out of a target that has not its digits, and makes no promise of them."""
+    if not isinstance(bound, Fitted) or bound.small_dtype != "float64":
         return
-    if bound.small_dtype != "float64":
+    of_weights = _makes_float32(bound)
+    if not (of_weights or bound.how.roles.rotations):
         return
     inputs = "self" if len(bound.how.roles.rows) == 1 else "cross"
     problem = trial_problem(bound.how, inputs, "float64")
     try:
         if _has_digits(bound, problem):
             return
-        call = bound.prepare(problem)
+        said = OF_WEIGHTS if of_weights else _of_rotation(bound, problem)
     except CandidateError:
         return
+    if said:
+        bound.left_out_dtypes = {**bound.left_out_dtypes, "float64": said}
+
+
+def _makes_float32(bound: Fitted) -> bool:
+    """Return whether a layer of NumPy makes all its weights in float32."""
+    made = bound.how.construction
+    if made is None or bound.library.name != "numpy" or not bound.how.slots:
+        return False
+    small = small_case()
+    layer = bound.new(made, LayerSizes(small.embed_dim, small.heads_count))
+    paths = {slot.path for slot in bound.how.slots}
+    return {leaf.dtype for leaf in leaves(layer) if leaf.path in paths} == {"float32"}
+
+
+def _of_rotation(bound: Fitted, problem: Problem) -> str:
+    """Say which part rotates in float32, where without it all else has the digits of float64."""
+    call = bound.prepare(problem)
     modules: Iterable[tuple[str, Any]] = getattr(call.function, "named_modules", tuple)()
     _, around = parts_without_counterpart(call.make, {id(each): path for path, each in modules})
 
     def is_right(bypass: Bypass) -> bool:
         return _has_digits(bound, problem) and bool(bypass.found) and not bypass.unlike
 
-    if part := first_part_without(bound, around, is_right):
-        said = ROTATED.format(part, part)
-        bound.left_out_dtypes = {**bound.left_out_dtypes, "float64": said}
+    part = first_part_without(bound, around, is_right)
+    return ROTATED.format(part, part) if part else ""
 
 
 def _has_digits(bound: Fitted, problem: Problem) -> bool:
