@@ -17,6 +17,7 @@ class CacheUse:
     ``parameters`` take it, none where the object keeps it; ``switches`` are True; ``first_row``
     get the number of rows before. ``begun`` is what the first call is passed: "" for the default,
     or the container that the target fills. ``places`` are those of the cache in what is returned.
+    ``method`` is the one of the object that takes a row more, (N, E) where ``flat``; "" for calls.
     """
 
     parameters: tuple[str, ...]
@@ -24,6 +25,8 @@ class CacheUse:
     first_row: tuple[str, ...] = ()
     begun: str = ""
     places: tuple[int, ...] = ()
+    method: str = ""
+    flat: bool = False
 
     @property
     def kept_inside(self) -> bool:
@@ -33,7 +36,7 @@ class CacheUse:
     @property
     def of_itself(self) -> bool:
         """Whether the object keeps the cache in every call, whatever it is passed."""
-        return not (self.parameters or self.switches or self.first_row)
+        return not (self.parameters or self.switches or self.first_row or self.method)
 
     @property
     def meanings(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ import re
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from mha_parity.targets.conventions.cache_use import CacheUse
 from mha_parity.targets.conventions.calls import target_errors, with_arguments
 from mha_parity.targets.conventions.canonical_layout import without_names
 from mha_parity.targets.conventions.resets import forgetting_methods
+from mha_parity.targets.conventions.step_methods import ROW_BY_ROW, UNTRIED, step_methods, stepped
 from mha_parity.targets.fit.map_sizes import is_annotated
 from mha_parity.targets.fit.roles import counts_rows_before
 from mha_parity.targets.parameters import role
@@ -109,6 +111,8 @@ class CachedCalls:
             given |= dict.fromkeys(causal_by_default(self.bound), True)
         call = self.bound.prepare(problem)
         self.function = call.function if self.function is None else self.function
+        if self.use.method:
+            return self._row_by_row(problem)
         call = with_arguments(call, self.bound.call_parameters, given)
         call = replace(call, function=self.function, pull=None, reset="")
         result = call.make()
@@ -118,6 +122,18 @@ class CachedCalls:
         output = self.bound.answer(problem, result if place is None else several[place]).output
         return CachedAnswer(output, tuple(several[(place or 0) + 1 :]))
 
+    def _row_by_row(self, problem: Problem) -> CachedAnswer:
+        """Return what a method of the object answers to each row, one after another."""
+        found = []
+        for at in range(problem.case.queries):
+            one = rows(problem, at, at + 1)
+            call = replace(self.bound.prepare(one), function=self.function)
+            result = stepped(call, self.use.method, flat=self.use.flat)
+            output = _several(result)[0]
+            output = output[:, None] if self.use.flat else output
+            found.append(self.bound.answer(one, output).output)
+        return CachedAnswer(np.concatenate(found, axis=1), ())
+
 
 def use_cache_of(bound: Convention) -> None:
     """Let a convention keep how its target is called with a cache, and say what that means.
@@ -126,7 +142,9 @@ def use_cache_of(bound: Convention) -> None:
     """
     raised: list[str] = []
     bound.cache = find_cache(bound, raised)
-    if bound.cache is not None:
+    if bound.cache is None and bound.own_weights is None:
+        bound.cache = _find_method(bound)
+    if bound.cache is not None and not bound.cache.method:
         masks = {*bound.offer["padding"], *bound.offer["attn"]} - {"none", "causal"}
         limit = f", {UNMASKED}" * bool(masks) + f", {ONE_ROW}" * _takes_one_row(bound, bound.cache)
         bound.meanings |= {key: said + limit for key, said in bound.cache.meanings.items()}
@@ -155,6 +173,30 @@ def find_cache(bound: Convention, raised: list[str]) -> CacheUse | None:
                         return found
                     nearest = nearest or (None if use.of_itself else found)
     return nearest
+
+
+def _find_method(bound: Convention) -> CacheUse | None:
+    """Return the method that takes one row more, if one answers the first row of a sequence.
+
+    One whose second row is that of the whole comes before others. What none is, is said.
+    """
+    methods = list(dict.fromkeys(step_methods(bound.subject)))
+    case = _small_case(bound) if methods else None
+    if case is None:
+        return None
+    problem = make_problem(case)
+    found: list[CacheUse] = []
+    for name, flat in product(methods, (False, True)):
+        use = CacheUse((), method=name, flat=flat)
+        with suppress(CandidateError), attributed(bound.subject):
+            output = CachedCalls(bound, use).ask(rows(problem, 0, 2), 0, ()).output
+            first, second = (last_row(bound, problem, end) for end in (1, 2))
+            if equal_up_to_rounding(first, output[:, :1]):
+                found.insert(0 if equal_up_to_rounding(second, output[:, 1:]) else len(found), use)
+    asked = {use.method for use in found[:1]}
+    said = [(ROW_BY_ROW if name in asked else UNTRIED).format(name) for name in methods]
+    bound.remarks = (*bound.remarks, *said)
+    return next(iter(found), None)
 
 
 def _takes_one_row(bound: Convention, use: CacheUse) -> bool:

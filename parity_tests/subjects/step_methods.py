@@ -1,0 +1,84 @@
+"""Causal layers with a method that takes one row more, and keeps those before it in the layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Steps(nn.Module):
+    """Right: `step` takes (N, E)."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out = nn.Linear(embed_dim, embed_dim)
+        self.reset()
+
+    def reset(self):
+        self.keys = self.values = None
+
+    def split(self, x):
+        return (
+            each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for each in self.qkv(x).chunk(3, -1)
+        )
+
+    def forward(self, x):
+        q, k, v = self.split(x)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+    def row(self, x):
+        q, k, v = self.split(x)
+        self.keys = k if self.keys is None else torch.cat([self.keys, k], 2)
+        self.values = v if self.values is None else torch.cat([self.values, v], 2)
+        weights = (q @ self.seen(self.keys).mT / q.shape[-1] ** 0.5).softmax(-1)
+        return self.out((weights @ self.seen(self.values)).transpose(1, 2).flatten(2))
+
+    def seen(self, kept):
+        return kept
+
+    def step(self, x_t):
+        return self.row(x_t[:, None])[:, 0]
+
+
+class Decodes(Steps):
+    """Right: `decode_one` takes (N, 1, E)."""
+
+    step = None
+
+    def decode_one(self, x):
+        return self.row(x)
+
+
+class LastThree(Steps):
+    """Wrong: a step sees the last three rows alone."""
+
+    def seen(self, kept):
+        return kept[:, :, -3:]
+
+
+class KeepsValues(Steps):
+    """Wrong: the second step sees the first value twice, and none of its own."""
+
+    def seen(self, kept):
+        return kept if kept is self.keys else torch.cat([kept[:, :, :1], kept[:, :, :-1]], 2)
+
+
+class Other(Steps):
+    """Right: its `step` is none of attention."""
+
+    def step(self, x_t):
+        return x_t
+
+
+class Descends(Steps):
+    """Right: its `step` is one of gradient descent."""
+
+    def step(self, lr):
+        for each in self.parameters():
+            each.data -= lr * each.grad
