@@ -73,6 +73,7 @@ ANSWERS = {
     "log-sum-exp": "so does that of the scores of each row, where a function returns it",
     "gradient of X": "so does the gradient of X, where gradients are judged",
     "fully masked rows": "rows that see no key are NaN, 0 or uniform, as demanded",
+    "rows of padded queries": "where one array is query and key, they are torch's, or are named",
     "systematic error": "signed errors scatter around 0 over the run",
     "call completes": "the target answers and does not raise, hang or leave",
 }

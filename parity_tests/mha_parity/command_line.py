@@ -58,7 +58,14 @@ WEIGHTS = ("state-dict", "num-heads")
 GROUPS = {
     "target": ("exec", "convention", "masks", "without", *WEIGHTS, "device", "path"),
     "cases": ("cases", "seed", "shard", "fail-fast", "max-failures", "dtypes", "features", "grad"),
-    "judging": ("answers", "fully-masked", "max-times-torch", "strict-overflow", "forbid"),
+    "judging": (
+        "answers",
+        "fully-masked",
+        "max-times-torch",
+        "strict-overflow",
+        "strict-padding",
+        "forbid",
+    ),
     "process": ("timeout", "memory", "in-process", "jobs", "scheduler"),
     "reports": ("verbose", "json", "junit", "html", "markdown", "sarif", "github"),
 }
@@ -71,7 +78,7 @@ IDENTIFY_OPTIONS = (
 # What `replay` shares with it: a case is given, with its dtype and its features.
 REPLAY_OPTIONS = (
     "convention", "masks", "without", "device", "timeout", "memory", "in-process", "forbid", "grad",
-    "fully-masked", "max-times-torch", "answers", "strict-overflow", *WEIGHTS,
+    "fully-masked", "max-times-torch", "answers", "strict-overflow", "strict-padding", *WEIGHTS,
 )  # fmt: skip
 # What `record` shares with it: what decides which cases are asked.
 RECORD_OPTIONS = (*IDENTIFY_OPTIONS, *WEIGHTS, "cases", "seed")

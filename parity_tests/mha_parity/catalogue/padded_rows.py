@@ -115,6 +115,7 @@ class PaddedRows(Attention):
     remedy="mask keys, not queries",
     sources="pytorch/pytorch#63271",
     needs="padding=bool/float/lengths inputs=self",
+    policy=True,
     variants=ROWS_ARE_KEYS[1:],
 )
 class BothAxes(PaddedRows):
@@ -137,6 +138,7 @@ class BothAxes(PaddedRows):
     remedy="leave the output rows of padded queries as they are",
     sources="Kyubyong/transformer#16",
     needs="padding=bool/float/lengths inputs=self",
+    policy=True,
     variants=(*ROWS_ARE_KEYS[1:], *({**each, "projected": True} for each in ROWS_ARE_KEYS)),
 )
 class ZeroesQueries(PaddedRows):

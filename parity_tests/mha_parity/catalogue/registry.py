@@ -46,7 +46,8 @@ class Bug:
     ``equivalent`` is the proof, where outputs cannot differ on any problem drawn here;
     ``beyond`` says why the cases drawn here cannot be counted on to show it;
     ``plain`` is false where the answer to a plain call is right (dropout, inputs torch refuses);
-    ``policy`` is true where only fully masked rows differ, about which torch disagrees with itself.
+    ``policy`` is true where only fully masked rows differ, or those of padded queries, about which
+    torch disagrees with itself.
     ``kinds`` are spellings of the bug (block sizes, fill values), the usual one first; ``make``
     replaces them where the bug needs state: it returns a fresh function of problems. ``layer``
     makes the class of a wrong layer, whose calls are to be checked for side effects, with the

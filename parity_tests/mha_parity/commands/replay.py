@@ -72,7 +72,7 @@ def replay(
     with using_record(record_of(options)), opened as candidate:
         require_offered(case, candidate.offer, target)
         require_solvable(case, candidate.facts.own_weights)
-        settings = settings_of(options, zero_rows=candidate.facts.zero_rows)
+        settings = settings_of(options, candidate)
         reported: list[tuple[str, str]] = []
 
         def tell(check: str, text: str) -> None:

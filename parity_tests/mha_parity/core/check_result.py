@@ -39,6 +39,7 @@ _BY_SENTENCE = frozenset({Severity.CRASH, Severity.STRUCTURE, Severity.BROKEN})
 
 
 MASKED_ROWS = "fully masked rows"  # the check of rows that see no key
+PADDED_QUERIES = "rows of padded queries"  # the check of what no one reads
 WITHOUT_KEYS = "rows without any key (S = 0)"  # in its sentence: torch has 0 there, and not NaN
 LOG_SUM_EXP = "log-sum-exp"  # the check of what comes with the output, one number a row
 SYSTEMATIC = "systematic error"  # the check over the run that no single case fails

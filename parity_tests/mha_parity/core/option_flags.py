@@ -71,6 +71,9 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "strict-overflow": _flag(
         "fail a float16 product q k^T that overflows before it is scaled (default: named)"
     ),
+    "strict-padding": _flag(
+        "judge rows of padded queries too, as torch's layer answers them (default: named)"
+    ),
     "masks": _flag(
         "what a mask means: hides, keeps (where True) or additive; (N,1,L,S) say (default: tried)",
         "NAME=MEANING[:SHAPE]",

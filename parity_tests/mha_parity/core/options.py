@@ -46,6 +46,7 @@ class Options:
     state_dict: str | None = None
     num_heads: int | None = None
     strict_overflow: bool = False
+    strict_padding: bool = False
     answers: str | None = None
     fail_fast: bool = False
     max_failures: int = 40  # as many as a diagnosis reads
@@ -102,6 +103,8 @@ class OptionKeywords(TypedDict, total=False):
         File (.safetensors) of the weights that a layer is judged with, and its number of heads.
     strict_overflow
         Fail a float16 product q k^T that overflows before it is scaled.
+    strict_padding
+        Judge the output in rows of padded queries too, as torch's layer answers them.
     answers
         File of recorded answers to judge by, without torch.
     fail_fast
@@ -135,6 +138,7 @@ class OptionKeywords(TypedDict, total=False):
     state_dict: str | None
     num_heads: int | None
     strict_overflow: bool
+    strict_padding: bool
     answers: str | None
     fail_fast: bool
     max_failures: int

@@ -40,6 +40,11 @@ class TargetFacts:
     zero_rows: bool = False
     lost_trial: str = ""
 
+    @property
+    def one_length(self) -> bool:
+        """Whether it takes as many keys as queries alone."""
+        return takes_one_length(self.reasons)
+
 
 NO_FACTS = TargetFacts()
 

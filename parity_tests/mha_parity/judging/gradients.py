@@ -30,8 +30,8 @@ from mha_parity.judging.output import (
     INCONCLUSIVE_SHARE,
     ROUNDINGS,
     JudgeSettings,
-    structure_error,
 )
+from mha_parity.judging.structure import structure_error
 from mha_parity.oracle.error_bound import error_model, roundoff, smallest_number
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, Prepared
 from mha_parity.oracle.eval_orders_vjp import pull_back

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.cases.rng import numpy_dtype
 from mha_parity.core.check_result import NO_INDEX, Place
+from mha_parity.core.compare import in_unlike_digits
 from mha_parity.oracle.error_bound import roundoff, smallest_number
 
 if TYPE_CHECKING:
@@ -34,6 +36,18 @@ class JudgedArray:
     unit: float
     step: float
     whole: bool = True
+
+    @property
+    def of_bfloat16(self) -> Array:
+        """What roundings of the answer to bfloat16 can cost in each group."""
+        return np.asarray(2 * roundoff(numpy_dtype("bfloat16")) * self.scale + self.step)
+
+    def found_at_worst(self, found: Array, units: Array) -> str:
+        """Say what was got and what should be at the worst place."""
+        index = np.unravel_index(int(units.argmax()), units.shape)
+        name = "output" if self.name == "output" else "weights"
+        shown, wanted = in_unlike_digits(float(found[index]), float(self.reference[index]))
+        return f"{name} is {shown} at {self.place(units)}, but should be {wanted}"
 
     @cached_property
     def finite(self) -> Array:

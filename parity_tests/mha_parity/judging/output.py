@@ -15,14 +15,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.rng import numpy_dtype
-from mha_parity.core.check_result import MASKED_ROWS, WITHOUT_KEYS, CheckResult, Severity
-from mha_parity.core.compare import as_float64, in_unlike_digits
+from mha_parity.core.check_result import (
+    MASKED_ROWS,
+    PADDED_QUERIES,
+    WITHOUT_KEYS,
+    CheckResult,
+    Severity,
+)
+from mha_parity.core.compare import as_float64
 from mha_parity.judging import accuracy, infinite_values, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.log_sum_exp import judge_log_sum_exp
+from mha_parity.judging.padded_queries import padded_elements, words_of
+from mha_parity.judging.structure import structure_error
 from mha_parity.judging.tolerance import OrderSpread
-from mha_parity.oracle.error_bound import bound, error_model, roundoff
+from mha_parity.oracle.error_bound import bound, error_model
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, K
 from mha_parity.oracle.probable_error import probable_error
 
@@ -46,6 +53,8 @@ class JudgeSettings:
     """The settings of a judge: k, two demands beyond a right answer, and the orders it measures.
 
     ``promised``: the target documents that masked rows are 0, which says nothing of no key at all.
+    ``strict_padding``: rows of padded queries are judged as all others are; ``one_length``: queries
+    are the keys wherever there are as many.
     ``brief``: where an error is beyond what any order could allow, none is measured, and the bound
     is said to be allowed: the severity is the same, and the place that of the largest share of it.
     ``bounds``: note the rounding-error bound of each output, for a plot.
@@ -55,6 +64,8 @@ class JudgeSettings:
     max_times_torch: float | None = None
     fully_masked: Policy | None = None
     promised: bool = False
+    strict_padding: bool = False
+    one_length: bool = False
     orders: tuple[EvalOrder, ...] = EVAL_ORDERS
     brief: bool = False
     bounds: bool = False
@@ -105,13 +116,20 @@ class OutputJudge:
         self.poisoned = not (numbers or self.infinite) and nonfinite.hides_nonfinite(problem)
 
     def judged(self, name: str, found: Array | None) -> list[CheckResult]:
-        """Judge one quantity; rows that overflow float16 alone fail nothing."""
+        """Judge one quantity; rows of padded queries, or that overflow float16, alone fail none."""
         judged = judged_array(name, self.problem, self.reference)
         nothing = np.zeros(judged.reference.shape, dtype=bool)
         check_results = self._judged(judged, found, nothing)
         if not any(each.severity.fails for each in check_results):
             return check_results
-        left_out = nothing
+        left_out, one_length = nothing, self.settings.one_length
+        if np.shape(found) == nothing.shape and not self.settings.strict_padding:
+            left_out = padded_elements(self.problem, judged, one_length=one_length)
+        if found is not None and left_out.any():
+            others = self._judged(judged, found, left_out)
+            if not any(each.severity.fails for each in others):
+                said = f"{name}: {PADDED_QUERIES} are {words_of(as_float64(found)[left_out])}."
+                return [*others, self._check_result(PADDED_QUERIES, Severity.MATCH, detail=said)]
         for detail, rows in self._overflowing(found):
             left_out = left_out | nonfinite.overflow_elements(rows, judged)
             others = self._judged(judged, found, left_out) if left_out.any() else check_results
@@ -135,7 +153,7 @@ class OutputJudge:
         if flaw or found is None:
             return [self._check_result(check, Severity.STRUCTURE, detail=flaw)]
         if self.infinite:
-            return [self._with_infinity(check, judged, found)]
+            return [self._with_infinity(check, judged, found, left_out)]
         if self.poisoned and nonfinite.is_sanitised(self.clean, judged, found):
             return self._sanitised(name, found)
         if nonfinite.is_undefined_without_keys(self.problem, found):
@@ -160,10 +178,12 @@ class OutputJudge:
         """Results determined where a value is infinite."""
         return infinite_values.Determined(self.problem, self.reference)
 
-    def _with_infinity(self, check: str, judged: JudgedArray, found: Array) -> CheckResult:
+    def _with_infinity(
+        self, check: str, judged: JudgedArray, found: Array, left_out: Array
+    ) -> CheckResult:
         """Judge where infinity came out, then all other numbers by the problem without it."""
         expected = self.determined.expected(judged)
-        vary = self.determined.vary(judged, found)
+        vary = left_out | self.determined.vary(judged, found)
         judged = replace(judged, reference=expected, whole=False)
         judge = OutputJudge(*self.determined.clean, self.answer, self.settings)
         places = nonfinite.kind_mismatch(judged, found, vary)
@@ -260,10 +280,10 @@ class OutputJudge:
                 self._check_result(check, severity, detail=detail, **numbers)
             )
         if beyond or self._unexplained(judged, difference, error):
-            detail = f"{_found(judged, found, units)}; no rounding explains it."
+            detail = f"{judged.found_at_worst(found, units)}; no rounding explains it."
             return self._check_result(check, Severity.WRONG, detail=detail, **numbers)
-        if (error > self.settings.k * self.order_spread.coarse(judged) + _coarse(judged)).any():
-            detail = f"{_found(judged, found, units)}; factors of 8 bits are more accurate."
+        if (error > self.settings.k * self.order_spread.coarse(judged) + judged.of_bfloat16).any():
+            detail = f"{judged.found_at_worst(found, units)}; factors of 8 bits are more accurate."
             return self._check_result(check, Severity.WRONG, detail=detail, **numbers)
         if void.any():
             return self._check_result(check, Severity.INCONCLUSIVE, detail=_VOID, **numbers)
@@ -369,31 +389,3 @@ _IMPROBABLE = (
     ", which roundings that scatter around 0 reach in fewer than one of 1e9 cases: fewer digits "
     "than the dtype has, or a mistake."
 )
-
-
-def _coarse(judged: JudgedArray) -> Array:
-    """Return what roundings of the answer to bfloat16 can cost in each group."""
-    return np.asarray(ROUNDINGS * roundoff(numpy_dtype("bfloat16")) * judged.scale + judged.step)
-
-
-def _found(judged: JudgedArray, found: Array, units: Array) -> str:
-    """Say what was got and what should be at the worst place."""
-    index = np.unravel_index(int(units.argmax()), units.shape)
-    name = "output" if judged.name == "output" else "weights"
-    shown, wanted = in_unlike_digits(float(found[index]), float(judged.reference[index]))
-    return f"{name} is {shown} at {judged.place(units)}, but should be {wanted}"
-
-
-def structure_error(
-    check: str, shape: tuple[int, ...], dtype: np.dtype[np.generic], found: object
-) -> str:
-    """Return what is wrong with the kind of an answer, or an empty sentence."""
-    if found is None:
-        return f"{check} is missing, but an array of shape {shape} should be returned."
-    if not isinstance(found, np.ndarray):
-        return f"{check} is of type {type(found).__name__}, but should be an array."
-    if found.shape != shape:
-        return f"{check} has the shape {found.shape}, but should have {shape}."
-    if found.dtype != dtype:
-        return f"{check} has the dtype {found.dtype}, but should have {dtype} as the inputs do."
-    return ""

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from mha_parity.run.repro import Repro
 
 
-def settings_of(options: Options, *, zero_rows: bool) -> JudgeSettings:
-    """Return what the judge needs to know of the options, and of what the target documents."""
-    promised = zero_rows and options.fully_masked is None
+def settings_of(options: Options, candidate: Candidate) -> JudgeSettings:
+    """Return what the judge needs to know of the options, and of the target."""
+    facts, plan = candidate.facts, candidate.masks
+    promised = facts.zero_rows and options.fully_masked is None
     return JudgeSettings(
         fully_masked="zero" if promised else options.fully_masked,
         promised=promised,
+        strict_padding=options.strict_padding,
+        one_length=facts.one_length or (plan is not None and plan.of_positions),
         max_times_torch=options.max_times_torch,
         bounds=options.draw,
     )
@@ -82,7 +85,7 @@ def build_verdict(
     most = options.max_times_torch
     asked, settings = (
         narrowed_candidate(candidate, offer, options),
-        settings_of(options, zero_rows=facts.zero_rows),
+        settings_of(options, candidate),
     )
     failures = failures_of(asked, failing, over_run, settings, repro, shrink=options.shrink)
     diagnosis, lost = diagnosed_or_reason(

@@ -11,7 +11,7 @@ import numpy as np
 from mha_parity.checks.call_effects import FURTHER, LAYOUT
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, ask
-from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.check_result import PADDED_QUERIES, CheckResult, Severity
 from mha_parity.core.compare import as_float64, difference_said
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.verdict import TARGET
@@ -84,6 +84,11 @@ class CaseResult:
         """Whether a check of anything but gradients failed."""
         failing = (each.check for each in self.check_results if each.severity.fails)
         return not all(check.startswith(CHECK) for check in failing)
+
+    @property
+    def leaves_out_rows(self) -> bool:
+        """Whether rows of padded queries are others than torch's, and were not judged."""
+        return any(each.check == PADDED_QUERIES for each in self.check_results)
 
     @property
     def right_by_float32(self) -> bool:
@@ -195,7 +200,10 @@ def _judged(
         *judge_answer(problem, reference, answer, settings),
         *_call_effects(problem, reference, answer),
     ]
-    overflows = any(each.detail in OVERFLOWING for each in check_results)
+    # Of rows that nobody reads no gradient is to be had, nor a relation or an error.
+    overflows = any(
+        each.detail in OVERFLOWING or each.check == PADDED_QUERIES for each in check_results
+    )
     if case.gradients == "yes" and not overflows:
         check_results += judge_gradients(problem, reference, answer, settings)
     if not overflows and not any(check_result.severity.fails for check_result in check_results):

@@ -200,7 +200,7 @@ def _chunks(
     # A page draws what every case is allowed, and a shard may get one; else it is said of the
     # failures shown, which are judged again.
     settings = replace(
-        settings_of(options, zero_rows=candidate.facts.zero_rows),
+        settings_of(options, candidate),
         brief=shard == WHOLE and not options.draw,
     )
     handed = executor is not None

@@ -99,6 +99,7 @@ def run_chunk(
             and case_result.problem
             and case_result.reference
             and case_result.answer
+            and not case_result.leaves_out_rows
         ):
             chunk.systematic.add(case_result.problem, case_result.reference, case_result.answer)
         explained = case_result.right_by_float32

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # Fields of the options that a line repeats.
 OF_CASE = (
-    "forbid", "fully_masked", "max_times_torch", "convention", "masks", "without", "state_dict",
-    "num_heads", "answers", "device", "path",
+    "forbid", "fully_masked", "strict_padding", "max_times_torch", "convention", "masks", "without",
+    "state_dict", "num_heads", "answers", "device", "path",
 )  # fmt: skip
 OF_RUN = ("cases", "seed", "dtypes", "features", "grad", "strict_overflow", *OF_CASE)
 ALWAYS = ("cases", "seed")

@@ -98,7 +98,7 @@ def _with_arrays(
 ) -> list[CaseResult]:
     """Return the results with the arrays of those failures that a run in one piece keeps."""
     kept = list(kept_places(results))
-    settings = settings_of(options, zero_rows=candidate.facts.zero_rows)
+    settings = settings_of(options, candidate)
     again = run_cases(candidate, [results[place].case for place in kept], settings)
     for place, case_result in zip(kept, again, strict=True):
         results[place] = replace(

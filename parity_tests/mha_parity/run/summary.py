@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import ADAPTER, NOT_ASKED, NOT_CALLED, TargetError
-from mha_parity.core.check_result import MASKED_ROWS, WITHOUT_KEYS, Severity
+from mha_parity.core.check_result import MASKED_ROWS, PADDED_QUERIES, WITHOUT_KEYS, Severity
 from mha_parity.core.features import AXES, EXTREME_VALUES
 from mha_parity.core.parameters import Role, Status, with_status
 from mha_parity.core.verdict import (
@@ -242,7 +242,8 @@ def verdict_notes(
     )
     meanings = (f"`{each.name}`: {each.meaning}" for each in parameters if each.meaning)
     said = (
-        *unjudged, _less_accurate(check_results), *_masked_rows(check_results), *meanings, *remarks
+        *unjudged, _less_accurate(check_results), *_masked_rows(check_results),
+        *_padded_queries(check_results), *meanings, *remarks,
     )  # fmt: skip
     return tuple(dict.fromkeys(note for note in said if note))
 
@@ -266,6 +267,17 @@ def _masked_rows(check_results: Iterable[CheckResult]) -> Iterator[str]:
     for rows, counts in said.items():
         torchs = "0" if WITHOUT_KEYS in rows else "NaN"
         yield f"{rows} are {', '.join(counts)}, where torch's module has {torchs}."
+
+
+def _padded_queries(check_results: Iterable[CheckResult]) -> Iterator[str]:
+    """Yield what rows of padded queries are where they were left out, in the judge's words."""
+    found = Counter(each.detail for each in check_results if each.check == PADDED_QUERIES)
+    said: dict[str, list[str]] = {}
+    for sentence, count in found.most_common():
+        rows, _, what = sentence.removesuffix(".").partition(" are ")
+        said.setdefault(rows, []).append(f"{what} in {counted_cases(count)}")
+    for rows, counts in said.items():
+        yield f"{rows} are {', '.join(counts)}, and were not judged; --strict-padding judges them."
 
 
 def _unjudged(case_results: Sequence[CaseResult], begins: str) -> str:

@@ -82,7 +82,9 @@ class Mutant:
     def __init__(self, bug: Bug) -> None:
         self.bug = bug
         self.function = monitored(bug)
-        self.settings = JudgeSettings(fully_masked="nan" if bug.policy else None)
+        self.settings = JudgeSettings(
+            fully_masked="nan" if bug.policy else None, strict_padding=bug.policy
+        )
         self.by: Counter[str] = Counter()
         self.systematic = SystematicErrorTest()
         self.cases = 0

@@ -28,7 +28,7 @@ def test_the_padded_rows_are_named(name: str, bugs: list[str]) -> None:
     The function has rows for keys wherever L = S, the layer where query and key are one array; the
     layers multiply before and after the output projection.
     """
-    assert_named(f"padded_rows.py:{name}", bugs, cases=200)
+    assert_named(f"padded_rows.py:{name}", bugs, cases=200, strict_padding=True)
 
 
 @pytest.mark.parametrize("bug", [ZEROED, HIDDEN])

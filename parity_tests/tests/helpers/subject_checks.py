@@ -54,9 +54,9 @@ def checks_of(file: str, **options: Any) -> Callable[..., Verdict]:
     return lambda name, **changes: check_subject(f"{file}:{name}", **(options | changes))
 
 
-def assert_named(target: str, bugs: list[str], cases: int) -> None:
+def assert_named(target: str, bugs: list[str], cases: int, **options: Any) -> None:
     """Hold that the diagnosis of a subject is sure of these bugs alone; without any it passes."""
-    verdict = check_subject(target, cases=cases, diagnose=True)
+    verdict = check_subject(target, cases=cases, diagnose=True, **options)
     assert bugs == [each.bug for each in verdict.diagnosis], verdict.diagnosis
     assert all(each.confident for each in verdict.diagnosis)
     assert bool(bugs) == bool(verdict.failures)

@@ -14,9 +14,9 @@ from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.options import Options
 from mha_parity.core.target_facts import NO_FACTS, TargetFacts
+from mha_parity.judging.output import DEFAULT_SETTINGS
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run import chunks, summary
-from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_run import ALL_OF, THEN_EVERY
 from mha_parity.run.check import check
 from mha_parity.run.chunks import run_chunk
@@ -135,7 +135,7 @@ def test_each_failure_is_reported_as_it_comes() -> None:
     candidate = FunctionCandidate("zeros", _zeros, offer)
     failures: list[None] = []
     found = chunks.run_chunks(
-        candidate, draw_cases(offer, 12, 3), settings_of(Options(), zero_rows=False), _quiet,
+        candidate, draw_cases(offer, 12, 3), DEFAULT_SETTINGS, _quiet,
         on_failure=lambda: failures.append(None),
     )  # fmt: skip
     assert sum(each.fails for chunk in found for each in chunk.case_results) == len(failures) > 0
@@ -150,7 +150,7 @@ def test_a_part_keeps_the_arrays_of_few_failures(monkeypatch: pytest.MonkeyPatch
     part = run_chunk(
         FunctionCandidate("zeros", _zeros, offer),
         cases,
-        settings_of(Options(), zero_rows=False),
+        DEFAULT_SETTINGS,
         lambda _: heard.append(None),
     )
     assert len(heard) == len(part.case_results) == len(cases)
@@ -169,7 +169,7 @@ def test_sums_of_parts_are_the_sums_of_the_whole() -> None:
     offer = whole_offer() | {"size": ("small",), "dtype": ("float32",), "regime": ("normal",)}
     cases = draw_cases(offer, 40, seed=4)
     candidate = FunctionCandidate("biased", biased, offer)
-    settings = settings_of(Options(), zero_rows=False)
+    settings = DEFAULT_SETTINGS
     halves = [run_chunk(candidate, some, settings, _quiet) for some in (cases[:20], cases[20:])]
     merged = SystematicErrorTest()
     for part in halves:
@@ -189,9 +189,7 @@ def test_a_long_run_is_measured_on_every_fifth_case_behind_the_first() -> None:
     cases = draw_cases(offer, 10 * THEN_EVERY, seed=6)
     candidate = FunctionCandidate("right", lambda p: answer_of(Attention, p), offer)
     early, late = (
-        run_chunk(
-            candidate, cases, settings_of(Options(), zero_rows=False), _quiet, first
-        ).case_results
+        run_chunk(candidate, cases, DEFAULT_SETTINGS, _quiet, first).case_results
         for first in (0, ALL_OF)
     )
     assert summary.measured_cases(early) == len(cases)
@@ -215,7 +213,7 @@ def test_a_long_run_adds_every_fifth_case_to_its_sums() -> None:
 
     candidate, settings = (
         FunctionCandidate("biased", biased, offer),
-        settings_of(Options(), zero_rows=False),
+        DEFAULT_SETTINGS,
     )
     early, late = (
         run_chunk(candidate, cases, settings, _quiet, first).systematic.findings()[0].cases

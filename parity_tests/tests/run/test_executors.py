@@ -22,6 +22,7 @@ import mha_parity
 from mha_parity.__main__ import main
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
+from mha_parity.judging.output import DEFAULT_SETTINGS
 from mha_parity.run import cluster, executors
 from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.check import check
@@ -135,7 +136,7 @@ def test_a_target_that_a_worker_cannot_open_is_refused() -> None:
             f"{SUBJECTS}/no_such.py:f",
             options,
             cases,
-            settings_of(options, zero_rows=False),
+            settings_of(options, candidate),
             print,
         )
         with pytest.raises(ValueError, match=r"no_such\.py"):
@@ -160,7 +161,7 @@ class _Here(Executor):
 
 def _chunks(executor: Executor, cases: int) -> Iterator[ChunkResult]:
     """Yield the chunks of a run whose cases no target is asked."""
-    settings = settings_of(Options(), zero_rows=False)
+    settings = DEFAULT_SETTINGS
     return run_chunks_on(
         executor, "a.py:f", Options(), [None] * cases, settings, lambda _: None  # type: ignore[list-item]  # none is read
     )  # fmt: skip

@@ -38,7 +38,7 @@ def judged_cases() -> Callable[..., list[CaseResult]]:
         asked = Options(cases=CASES, seed=seed, in_process=True, **options)  # type: ignore[arg-type]  # of any option
         with opened(f"{SUBJECTS}/{name}", asked) as candidate:
             cases = list(cases_for(candidate, candidate.offer, asked))
-            found = run_cases(candidate, cases, settings_of(asked, zero_rows=False))
+            found = run_cases(candidate, cases, settings_of(asked, candidate))
             return [each.without_arrays() for each in found]
 
     return results

@@ -22,7 +22,7 @@ def test_sizes_are_set_in_calls_too() -> None:
     right = judged("OfModule")
     assert Outcome.PASS == right.outcome, right
     assert any("`norm` taken out" in note for note in right.notes)
-    assert any("`n_heads` of its module are set" in note for note in right.notes), right.notes
+    assert any("`n_heads` of its module" in note for note in right.notes), right.notes
     assert Outcome.FAIL == judged("OfModuleDoubled", fail_fast=True).outcome
 
 
@@ -38,7 +38,7 @@ def test_the_width_of_a_module_is_that_of_the_arrays() -> None:
     """Of a function that takes the number of heads; the width of one head stays as it is."""
     right = judged("width_of_module", cases=40)
     assert Outcome.PASS == right.outcome, right
-    assert any("`d_model` of its module are set" in note for note in right.notes), right.notes
+    assert any("`d_model` of its module" in note for note in right.notes), right.notes
     wrong = judged("scale_of_module", cases=40, fail_fast=True)
     assert Outcome.FAIL == wrong.outcome, wrong
 

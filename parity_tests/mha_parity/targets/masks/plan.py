@@ -45,6 +45,13 @@ class MaskPlan:
     enabling: tuple[tuple[str, str], ...] = ()
     with_gradients: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
+    @property
+    def of_positions(self) -> bool:
+        """Whether masks of keys alone are taken where there are as many queries: they mark both."""
+        every = (f for found in self.by_layout.values() for each in found for f in each.taken)
+        of_keys = [taken for taken in every if "L" not in taken.axes]
+        return bool(of_keys) and all(taken.square for taken in of_keys)
+
     def passed(self, problem: Problem) -> dict[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
 
