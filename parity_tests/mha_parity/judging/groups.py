@@ -39,7 +39,7 @@ class JudgedArray:
 
     @property
     def of_bfloat16(self) -> Array:
-        """What roundings of the answer to bfloat16 can cost in each group."""
+        """The most that roundings of the answer to bfloat16 can cost in each group."""
         return np.asarray(2 * roundoff(numpy_dtype("bfloat16")) * self.scale + self.step)
 
     def found_at_worst(self, found: Array, units: Array) -> str:

@@ -122,9 +122,9 @@ class OutputJudge:
         check_results = self._judged(judged, found, nothing)
         if not any(each.severity.fails for each in check_results):
             return check_results
-        left_out, one_length = nothing, self.settings.one_length
-        if np.shape(found) == nothing.shape and not self.settings.strict_padding:
-            left_out = padded_elements(self.problem, judged, one_length=one_length)
+        left_out, strict = nothing, self.settings.strict_padding
+        if isinstance(found, np.ndarray) and found.shape == nothing.shape and not strict:
+            left_out = padded_elements(self.problem, judged, one_length=self.settings.one_length)
         if found is not None and left_out.any():
             others = self._judged(judged, found, left_out)
             if not any(each.severity.fails for each in others):

@@ -200,7 +200,7 @@ def _judged(
         *judge_answer(problem, reference, answer, settings),
         *_call_effects(problem, reference, answer),
     ]
-    # Of rows that nobody reads no gradient is to be had, nor a relation or an error.
+    # Rows that were left out have no gradient, relation or error that could be judged.
     overflows = any(
         each.detail in OVERFLOWING or each.check == PADDED_QUERIES for each in check_results
     )
