@@ -87,10 +87,13 @@ def split_output(problem: Problem, output: Any, swaps: Sequence[tuple[int, int]]
     It may be of any library. ``swaps``: as of ``merge_output``. One of another rank comes back as
     it is.
     """
-    if len(output.shape) != 3:
+    single = problem.case.layout == "unbatched"
+    if len(output.shape) != (2 if single else 3):
         return output
-    heads, width = problem.num_heads, output.shape[2] // problem.num_heads
-    return swap_axes(output.reshape(*output.shape[:2], heads, width), swaps)
+    *rows, width = output.shape
+    parts = (problem.num_heads, width // problem.num_heads)
+    split = swap_axes(output.reshape(*(1,) * single, *rows, *parts), swaps)
+    return split[0] if single else split
 
 
 def canonical(problem: Problem, output: Array) -> Array:

@@ -182,7 +182,7 @@ class InterpretedCalls(InterpretedLayers):
             place = self.place
         else:
             place = self.output_of(problem, several)[0]
-        if self.how.arrangement not in OF_HEADS or problem.case.layout == "unbatched":
+        if self.how.arrangement not in OF_HEADS:
             return several[place]
         return split_output(problem, several[place], self.how.swaps(problem.case.layout))
 

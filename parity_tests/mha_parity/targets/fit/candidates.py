@@ -19,6 +19,7 @@ from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
+    HEADS_OF_ONE,
     OF_CONVOLUTIONS,
     OF_HEADS,
     OWN_CHANNELS,
@@ -73,7 +74,8 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
         # What gets their number splits rows by it: one that ignores it is right with an axis of
         # heads, which is tried where the documentation has it, and after all else.
         for layout, arrangement in sorted(
-            layouts_of(function), key=lambda each: (each[1] in OF_HEADS) == bool(roles.heads)
+            layouts_of(function),
+            key=lambda e: (e == HEADS_OF_ONE, (e[1] in OF_HEADS) == bool(roles.heads)),
         ):
             heads = arrangement in OF_HEADS
             if heads and not may_have_heads(function, roles):

@@ -248,9 +248,26 @@ def _choices(
             choices.append([(each.name, "device")])
         elif each.name == LAYER_NUMBER:
             choices.append([(each.name, "zero")])
+        elif each.name == _head_width(named):
+            choices.append([(each.name, "head_dim")])
         elif known and known[0] in GIVEN and _is_given(each.default, known[0]):
             choices.append([(each.name, meaning) for meaning in known])
     return choices
+
+
+def _head_width(named: Sequence[inspect.Parameter]) -> str:
+    """Return the parameter without a meaning that is the width of a head by the defaults; or "".
+
+    Of `num_heads=8, d_model=512, d_data=64` it is the last.
+    """
+    numbers = {each.name: each.default for each in named if type(each.default) is int}
+    meant = {name: meanings(name)[:1] for name in numbers}
+    heads, width = ([n for n, m in meant.items() if m == (each,)] for each in ("heads", "width"))
+    if len(heads) != 1 or len(width) != 1 or numbers[heads[0]] < 2:
+        return ""
+    unknown = (name for name, meaning in meant.items() if not meaning)
+    whole = numbers[width[0]]
+    return next((n for n in unknown if numbers[n] * numbers[heads[0]] == whole), "")
 
 
 def _of_unknown(parameter: inspect.Parameter, compared: Sequence[str]) -> tuple[str, ...]:

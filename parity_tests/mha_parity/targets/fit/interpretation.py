@@ -22,6 +22,8 @@ FIRST_ROW = (
     "(N, L, E), of which the first row alone is a query, so that each was asked as the first of a "
     "sample of its own"
 )
+# Tried behind all else: with one head less it is an array of as many samples.
+HEADS_OF_ONE = ("unbatched", "heads")
 # How the rows of inputs and outputs are given, and what a sentence calls it.
 LAYOUTS = {
     ("batch_first", "rows"): "(N, L, E)",
@@ -41,6 +43,7 @@ LAYOUTS = {
     ("batch_first", "first_row"): FIRST_ROW,
     ("sequence_first", "rows_of_heads"): "(L, N, H, D)",
     ("unbatched", "rows_of_heads"): "(L, H, D)",
+    HEADS_OF_ONE: "(H, L, D)",
 }
 # Of heads, only where nothing projects: which axes of (N, L, H, D) change their places, in order.
 SWAPPED: dict[str, tuple[tuple[int, int], ...]] = {
