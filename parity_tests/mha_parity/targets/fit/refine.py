@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.parameters import Role
 from mha_parity.targets.conventions.from_torch import torch_taker
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
@@ -21,6 +22,7 @@ from mha_parity.targets.fit.roles import is_no_input, may_be_keys
 from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search, trial_problem
 from mha_parity.targets.fit.weight_arguments import weight_readings
 from mha_parity.targets.fit.weights import with_width_first
+from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
     import inspect
@@ -221,7 +223,33 @@ def with_lengths(
     for name, default in _default_lengths(made, named):
         longer = _search(ask, dtype, default + 1)
         fit = replace(fit, interpretation=_without_tile(fit.interpretation, name, longer))
-    return fit
+    return _of_its_rule(fit, named, ask, dtype)
+
+
+def _of_its_rule(
+    fit: InterpretationResult, named: Sequence[inspect.Parameter], ask: Ask, dtype: str
+) -> InterpretationResult:
+    """Return the fit as a layer of one length, where its causal rule is right at that length alone.
+
+    Some layers keep a mask of the largest length, and do not cut it.
+    """
+    how, square = fit.interpretation, Search(ask, dtype, SMALL.replace(keys=SMALL.queries))
+    made = how.construction
+    switches = [p.name for p in named if p.default is False and _is_causal(p)]
+    if made is None or made.longer_by is not None or not made.has("length") or not switches:
+        return fit
+    others = tuple(each for each in made.meanings if each[0] != switches[0])
+    causal = replace(made, meanings=(*others, (switches[0], "on")))
+    if not square.tried_with(replace(how, construction=causal), "self").raised:
+        return fit
+    own_length = square.tried_with(replace(how, construction=replace(causal, longer_by=0)), "self")
+    if not (own_length.exact and own_length.causal):
+        return fit
+    return replace(fit, interpretation=replace(how, construction=replace(made, longer_by=0)))
+
+
+def _is_causal(parameter: inspect.Parameter) -> bool:
+    return role(parameter.name, "constructor", parameter.default) is Role.CAUSAL
 
 
 def _of_unknown_name(

@@ -112,8 +112,20 @@ def of_layer(
 
     ``with_heads``: it may get the number of heads, and their width, by whole names of these.
     """
-    for roles in _of_layer(named, with_heads=with_heads):
-        yield from _with_rotations(roles, of_positions(named, "call"))
+    for rows in (frozenset[str](), *_state_of_a_reader(named)):
+        for roles in _of_layer(named, with_heads=with_heads, rows=rows):
+            yield from _with_rotations(roles, of_positions(named, "call"))
+
+
+def _state_of_a_reader(named: Sequence[inspect.Parameter]) -> Iterator[frozenset[str]]:
+    """Yield what is called a state and may be the queries: the first of two required inputs.
+
+    Of `state, memory` the first reads the second; elsewhere a state is one of earlier calls.
+    """
+    required = [p for p in named if p.default is p.empty]
+    roles = [parameters.role(p.name, "call") for p in required]
+    if len(required) == 2 and roles[0] is Role.CACHE and roles[1] in _INPUTS:
+        yield frozenset({required[0].name})
 
 
 def _with_rotations(
@@ -129,9 +141,9 @@ def _with_rotations(
 
 
 def _of_layer(
-    named: Sequence[inspect.Parameter], *, with_heads: bool
+    named: Sequence[inspect.Parameter], *, with_heads: bool, rows: frozenset[str]
 ) -> Iterator[ParameterAssignment]:
-    """Yield the same with None for positions."""
+    """Yield the same with None for positions; ``rows`` are inputs whatever they are called."""
     named = _rows_required([p for p in named if p.name not in parameters.MODES])
     required = [p for p in named if with_heads and p.default is p.empty]
     of_heads = {p.name: said for p in required if (said := size_of_heads(p.name))}
@@ -146,6 +158,7 @@ def _of_layer(
         return
     height, width = map_sizes([p.name for p in named if p.default is p.empty])
     other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
+    other = [p for p in other if p.name not in rows]
     named = [p for p in named if p.name not in {height, width}]
     windows = whole_windows(named)
     sequences = [p for p in named if p not in other and p.name not in windows]
