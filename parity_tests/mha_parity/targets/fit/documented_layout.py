@@ -74,6 +74,7 @@ _PLANE = re.compile(r"\b(height\s*,\s*width|h\s*,\s*w)\b", re.IGNORECASE)
 _TILES = re.compile(
     r"\bh\w*\s*(?:%|\bmod(?:ulo)?\b)\s*\(?[\w.]*(?:kv|k_heads|key_heads|groups?)", re.IGNORECASE
 )
+_REFERS = re.compile(r"[Ss]ee (also )?(:\w+:)?`{1,2}~?(?P<name>\w+)(\(\))?`{1,2}\.?")
 ONE_LENGTH = "its documentation has one length for queries and keys, and it is not right with two"
 SAMPLES_FIRST = "its documentation says that samples come first: no other order of axes was tried."
 
@@ -161,11 +162,19 @@ def documents_tiles(subject: Any) -> bool:
 
 
 def documentation(subject: Any) -> str:
-    """Return what a class, its constructor and its call document, or a function, by paragraphs."""
+    """Return what a class, its constructor and its call document, or a function, by paragraphs.
+
+    And what they refer to in their module by a line of its own: "See :class:`Kernel`."
+    """
     documented = [subject]
     if isinstance(subject, type):
         documented += [getattr(subject, "__init__", None), forward(subject)]
-    return "\n\n".join(inspect.getdoc(each) or "" for each in documented)
+    texts = [inspect.getdoc(each) or "" for each in documented]
+    scope = vars(inspect.getmodule(subject) or object)
+    named = [_REFERS.fullmatch(line.strip()) for text in texts for line in text.splitlines()]
+    referred = (scope.get(found["name"]) for found in named if found is not None)
+    texts += [inspect.getdoc(each) or "" for each in referred if each is not None]
+    return "\n\n".join(texts)
 
 
 def documented_sentences(subject: Any) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES
+from mha_parity.targets.fit.documented_layout import documentation
 from mha_parity.targets.masks.experiment import SILENT
 from mha_parity.targets.masks.mask_format import ADDED, SHAPES, MaskContent
 
@@ -100,6 +101,8 @@ _ENTRY_IN_LINE = (
     r"(?<=[;.,]\s)[`*]*{name}[`*]*(?:\s*[:=]|\s(?=bool|[(\[]|broadcast))"
     r"([^;\n]*?)(?=[;\n]|\.\s|,\s[`*]*\w+[`*]*\s*:\s|$)"
 )
+# What a sentence says that a parameter is: "bias is None or a tensor of exactly (L, S)".
+_SENTENCE = r"(?<![\w.])[`*]*{name}[`*]* (?:is|are|may be|must be|has to be) ([^.;:]*)"
 # What stands in them says in other words what the clause says: "valid (non-padded)".
 _ASIDE = re.compile(r"\([^()]*\)")
 _TUPLE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
@@ -253,9 +256,14 @@ def without_floats(
 def documented_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
     """Return the shapes that the documentation says of a mask, as far as its words are known.
 
-    The first one, and those that follow it behind an "or".
+    The first one, and those that follow it behind an "or"; of an entry, or of a sentence that says
+    what the mask is.
     """
-    return tuple(_shapes_by_words(_said_by_both(subject, entry, name)))
+    said = _said_by_both(subject, entry, name).strip()
+    if not said:
+        sentence = re.search(_SENTENCE.format(name=re.escape(name)), documentation(subject))
+        said = " ".join(sentence[1].split()) if sentence else ""
+    return tuple(_shapes_by_words(said))
 
 
 def _shapes_by_words(said: str) -> dict[Axes, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.masks.documented import documented_shapes
 from mha_parity.targets.masks.experiment import MaskExperiment
 from mha_parity.targets.masks.mask_format import ADDED, MaskArgument, MaskContent
 
@@ -19,13 +20,20 @@ if TYPE_CHECKING:
 def with_gradients_tried(
     convention: Convention, layout: str, found: MaskSearchResult
 ) -> MaskSearchResult:
-    """Return what a parameter takes, marked where gradients raise and the call alone does not."""
-    marked = tuple(
-        replace(taken, without_gradients=not _differentiable(convention, layout, found, taken))
-        if taken.kind == ADDED
-        else taken
-        for taken in found.taken
-    )
+    """Return what a parameter takes, marked where gradients raise and the call alone does not.
+
+    And where shapes are documented, but not that one: a call broadcasts what its backward may not.
+    """
+    name = found.parameter.name
+    said = documented_shapes(convention.subject, convention.entry(), name)
+
+    def marked_one(taken: MaskFormat) -> MaskFormat:
+        without = (said and taken.axes not in said) or not _differentiable(
+            convention, layout, found, taken
+        )
+        return replace(taken, without_gradients=bool(without))
+
+    marked = tuple(marked_one(taken) if taken.kind == ADDED else taken for taken in found.taken)
     # Where each shape raises the run says so.
     if all(each.without_gradients for each in marked):
         return found
