@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.padded_queries import padded_rows
 from mha_parity.judging.nonfinite import overflow_elements
 
 if TYPE_CHECKING:
@@ -19,18 +20,11 @@ if TYPE_CHECKING:
 
 
 def padded_elements(problem: Problem, judged: JudgedArray, *, one_length: bool) -> Array:
-    """Return which elements belong to rows of padded queries, shaped like the quantity.
-
-    Keys are the queries where they are one array or projections of it, or where the target takes
-    ``one_length`` of both.
-    """
-    case, mask = problem.case, problem.key_padding_mask
-    projected = case.form == "qkv" and case.inputs == "self"
-    alike = projected or problem.query is problem.key or one_length
-    if mask is None or not alike or case.queries != case.keys:
+    """Return which elements belong to rows of padded queries, shaped like the quantity."""
+    rows = padded_rows(problem, one_length=one_length)
+    if rows is None:
         return np.zeros(judged.reference.shape, dtype=bool)
-    hidden = mask if mask.dtype == np.bool_ else np.isneginf(mask)
-    return overflow_elements(np.repeat(hidden[:, None], problem.num_heads, axis=1), judged)
+    return overflow_elements(np.repeat(rows[:, None], problem.num_heads, axis=1), judged)
 
 
 def words_of(rows: Array) -> str:

@@ -95,7 +95,9 @@ def narrowed_candidate(candidate: Candidate, offer: Offer, options: Options) -> 
     With ``--grad`` a follow-up case may do without gradients: its output is judged in any case.
     """
     gradients = candidate.offer["gradients"] if options.grad else offer["gradients"]
-    return NarrowedCandidate(candidate, {**offer, "gradients": gradients})
+    narrowed = NarrowedCandidate(candidate, {**offer, "gradients": gradients})
+    narrowed.facts = replace(candidate.facts, padding_left_out=not options.strict_padding)
+    return narrowed
 
 
 def with_own_backward(candidate: Candidate, options: Options) -> Options:

@@ -10,9 +10,11 @@ import pytest
 from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import make_offer
+from mha_parity.core.options import Options
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
+from mha_parity.run.narrowing import narrowed_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -354,3 +356,14 @@ def test_a_mask_that_is_added_as_it_should_be_has_no_factor(
     assert "multiplied by" not in found.effect
     (said,) = cause_findings(run_experiments(caller(PaddingAsOne, offered)))
     assert "hide a key where either mask hides it" in said.remedy
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_rows_that_a_run_leaves_out_are_no_effect_of_a_mask(*, strict: bool) -> None:
+    """Kills a line on rows of padded queries where the run does not judge them."""
+    offer = LAYER | {"inputs": ("self",), "attn": ("none",)}
+    bug = catalogue()["kpm-zeroes-queries"].kinds[0]
+    candidate = FunctionCandidate("zeroes", lambda problem: answer_of(bug, problem), offer)
+    asked = narrowed_candidate(candidate, offer, Options(strict_padding=strict))
+    effects = [each.effect for each in masks(Caller(asked, lambda: True)) if each.effect]
+    assert strict is bool(effects), effects

@@ -12,7 +12,7 @@ import numpy as np
 
 from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.calls import WRONG, CallResult, unmixed_problem
+from mha_parity.diagnose.experiments.calls import CallResult, unmixed_problem
 from mha_parity.diagnose.experiments.hidden_scores import LEAST, hidden_scores
 from mha_parity.diagnose.experiments.influence import (
     BEHIND_SOFTMAX,
@@ -20,7 +20,12 @@ from mha_parity.diagnose.experiments.influence import (
     visibility,
     visible_rule,
 )
-from mha_parity.diagnose.experiments.moved import index_permutation, without_padded_rows
+from mha_parity.diagnose.experiments.moved import (
+    PADDED_ROWS,
+    blanked_rows,
+    index_permutation,
+    is_left_out,
+)
 from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rescaled_scores import rescaled
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
@@ -69,7 +74,6 @@ UNREAD = "less than weights can be read to"
 HIDDEN_QUERIES = "it hides the rows of queries that it marks, not keys"
 NO_EFFECT = "the mask has no effect"
 NAN_OF_HIDDEN = "rows with a hidden key are NaN"
-PADDED_ROWS = "rows of padded queries are 0, expected attention to the visible keys"
 NOT_LEFT = "NaN, as where no key is left"
 BEHIND = "the weights are right, the output is not"
 CANNOT = "the weights cannot be read"
@@ -215,7 +219,7 @@ def _is_right_with_weights(caller: Caller, case: Case) -> bool:
 
 def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
     """Return what a mask does in place of what it should, in sample 0 and then in the last."""
-    if not trial.wrong:
+    if not trial.wrong or is_left_out(caller.candidate.facts, trial):
         return ""
     problem = trial.problem
     known = (
@@ -223,7 +227,7 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
         if plain_wrong
         else _as_other_mask(trial)
         or index_permutation(trial)
-        or _padded_rows(trial)
+        or blanked_rows(trial)
         or _with_zeros(caller, trial)
     )
     if known:
@@ -268,13 +272,6 @@ def _unread(trial: CallResult, *, was_read: bool) -> str:
 def _as_other_mask(trial: CallResult) -> str:
     """Return for what the mask was taken, where the answer is right for that."""
     return answered_variant(trial, mask_variants(trial.problem)) or _hidden_queries(trial)
-
-
-def _padded_rows(trial: CallResult) -> str:
-    """Return that rows of padded queries are 0, where all others are right."""
-    some = (each for each in without_padded_rows(trial) if trial.found is not None)
-    near = (np.abs(trial.found - each) <= WRONG * trial.allowed for each in some)
-    return PADDED_ROWS if any(each.all() for each in near) else ""
 
 
 def _with_zeros(caller: Caller, trial: CallResult) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.padded_queries import padded_rows
 from mha_parity.diagnose.experiments.calls import WRONG
 from mha_parity.diagnose.experiments.other_order import order_along, order_rules
 from mha_parity.diagnose.experiments.variants import ROWS_FIRST, SAMPLES_FIRST
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.target_facts import TargetFacts
     from mha_parity.diagnose.experiments.calls import CallResult
 
 AXES = (("sample", "n", "N"), ("head", "h", "H"), ("row", "i", "L"), ("column", "d", "D"))
@@ -21,6 +23,7 @@ LEAST = 3  # indices: two may be exchanged by any rule
 IN_ORDER = "keep samples, heads, rows and columns in the order of the inputs: look for flips"
 OWN_ARRAY = "give each an array of its own: [[0] * E] * L is one list, L times"
 UNSORTED = "put back what was sorted by the inverse of the order: argsort(order), not order"
+PADDED_ROWS = "rows of padded queries are 0, expected attention to the visible keys"
 BY_LENGTH = "sorted by length"
 
 
@@ -99,6 +102,21 @@ def _order(trial: CallResult, axis: int) -> Array | None:
         if order is not None:
             return order
     return None
+
+
+def blanked_rows(trial: CallResult) -> str:
+    """Return that rows of padded queries are 0, where all others are right."""
+    some = (each for each in without_padded_rows(trial) if trial.found is not None)
+    near = (np.abs(trial.found - each) <= WRONG * trial.allowed for each in some)
+    return PADDED_ROWS if any(each.all() for each in near) else ""
+
+
+def is_left_out(facts: TargetFacts, trial: CallResult) -> bool:
+    """Return whether rows of padded queries alone are off, in a run that does not judge them."""
+    padded = padded_rows(trial.problem, one_length=facts.one_length)
+    if padded is None or not facts.padding_left_out:
+        return False
+    return not (trial.off.any(axis=(1, 3)) & ~padded).any()
 
 
 def without_padded_rows(trial: CallResult) -> Iterator[Array]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, NAN_OF_HIDDEN, PADDED_ROWS
-from mha_parity.diagnose.experiments.moved import BY_LENGTH, IN_ORDER, UNSORTED
+from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, NAN_OF_HIDDEN
+from mha_parity.diagnose.experiments.moved import BY_LENGTH, IN_ORDER, PADDED_ROWS, UNSORTED
 from mha_parity.diagnose.experiments.variants import AS_BOOLEAN, OF_HEADS
 from mha_parity.diagnose.experiments.weights import RESCALED
 
