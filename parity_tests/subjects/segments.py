@@ -3,7 +3,16 @@
 import torch
 from torch import nn
 
-__all__ = ["SeesNeighbours", "Segmented", "by_order", "by_segment", "causal_by_segment", "of_both"]
+__all__ = [
+    "Packed",
+    "PackedOneLate",
+    "SeesNeighbours",
+    "Segmented",
+    "by_order",
+    "by_segment",
+    "causal_by_segment",
+    "of_both",
+]
 
 
 def _attend(q, k, v, hidden):
@@ -68,3 +77,34 @@ class SeesNeighbours(Segmented):
     def unlike(self, ids):
         """Return which pairs of rows are of segments that are no neighbours."""
         return (ids[:, :, None] - ids[:, None]).abs() > 1
+
+
+class Packed(nn.Module):
+    """Right: of rows (L, E); `cu_seqlens` has where sequences begin, and the last one ends."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out = nn.Linear(embed_dim, embed_dim)
+
+    def segments(self, cu_seqlens, length):
+        return torch.searchsorted(cu_seqlens[1:].contiguous(), torch.arange(length), right=True)
+
+    def forward(self, x, cu_seqlens):
+        length, _ = x.shape
+        q, k, v = (
+            each.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+            for each in self.qkv(x).chunk(3, -1)
+        )
+        own = self.segments(cu_seqlens.long(), length)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        scores = scores.masked_fill(own[:, None] != own, float("-inf"))
+        return self.out((scores.softmax(-1) @ v).transpose(0, 1).flatten(1))
+
+
+class PackedOneLate(Packed):
+    """Wrong: the first row of a sequence belongs to the one before it."""
+
+    def segments(self, cu_seqlens, length):
+        return torch.searchsorted(cu_seqlens[1:].contiguous(), torch.arange(length))

@@ -1,4 +1,6 @@
-"""Check several sequences in one sample, where a call takes the number of each row's segment.
+"""Check several sequences in one sample, where a call takes the segment of each row.
+
+It is said by a number for each row, or by the rows at which segments begin, and the last one ends.
 
 Rows see the keys of their own segment alone: each should be what it is where its segment is asked
 as a sequence of its own.
@@ -17,7 +19,7 @@ from mha_parity.core.compare import describe_difference
 from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.cached_calls import rows
 from mha_parity.targets.conventions.window_calls import alike
-from mha_parity.targets.parameters import numbers_segments
+from mha_parity.targets.parameters import numbers_segments, says_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,18 +42,24 @@ def check_segments(bound: Convention, problem: Problem, number: int) -> Iterator
     ``number`` is that of the case among those for which this is asked. A call that raises leaves
     the parameter untried.
     """
-    keys = [f"call.{each.name}" for each in bound.call_parameters if numbers_segments(each.name)]
-    if not keys:
+    named = [each.name for each in bound.call_parameters]
+    of_rows = [f"call.{name}" for name in named if numbers_segments(name)]
+    of_starts = [f"call.{name}" for name in named if says_starts(name)]
+    if not (of_rows or of_starts):
         return
     whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=bound.hides_future)
     if whole is None:
         return
     starts = [STARTS[(number + n) % len(STARTS)] for n in range(whole.case.batch)]
     ids = np.array([np.searchsorted(each, range(LENGTH), side="right") for each in starts])
-    given = ids[0] if whole.case.layout == "unbatched" else ids
+    single = whole.case.layout == "unbatched"
+    if of_starts and not single:  # which samples they are of would be a guess
+        return
+    ends = np.array([*starts[0], LENGTH], dtype=np.int32)
+    given = dict.fromkeys(of_rows, ids[0] if single else ids) | dict.fromkeys(of_starts, ends)
     try:
         masks = {} if bound.masks is None else bound.masks.passed(whole)
-        found = bound.answer_with(whole, {**masks, **dict.fromkeys(keys, given)}).output
+        found = bound.answer_with(whole, {**masks, **given}).output
     except CandidateError as error:
         if not refuses(error):
             yield f"{NAME}: with segments of several rows it {error}."

@@ -55,6 +55,8 @@ _SIZE = re.compile(
 # Numbers of the sequences that lie behind one another in a sample. `seq_ids` may be those of
 # samples, and `block_ids` those of the pages of a cache.
 _SEGMENTS = re.compile(r"([a-z]+_)?(seg(ment)?s?|doc(ument)?s?)_?ids?|([a-z]+_)?segment(s|ation)")
+# The rows at which they begin, and the last one ends.
+_STARTS = re.compile(r"cu_?seq\w*|cu_?lens?(_\w+)?|cumulative_\w*len\w*|cum_?(seq_?)?lens?")
 _KEPT = re.compile(r"(k|v|keys?|values?)_cache")
 _A_SWITCH = re.compile(r"^(use_|with_)?mask(ed|ing)?$")
 # Masks of calls that are None by default; as a number `keep` is a rate of dropout.
@@ -78,6 +80,11 @@ MODES = {
 def numbers_segments(name: str) -> bool:
     """Return whether a name is that of the number of each row's segment."""
     return _SEGMENTS.fullmatch(snake_case(name)) is not None
+
+
+def says_starts(name: str) -> bool:
+    """Return whether a name is that of the rows at which packed sequences begin."""
+    return _STARTS.fullmatch(snake_case(name)) is not None
 
 
 def _pads(name: str, unset: bool) -> bool:

@@ -11,7 +11,9 @@ from subject_checks import checks_of
 judged = checks_of("segments.py", cases=40, dtypes=("float64",))
 
 
-@pytest.mark.parametrize("name", ["by_segment", "causal_by_segment", "of_both", "Segmented"])
+@pytest.mark.parametrize(
+    "name", ["by_segment", "causal_by_segment", "of_both", "Segmented", "Packed"]
+)
 def test_right_ones_pass(name: str) -> None:
     """The numbers of segments are passed, and the sentence has none of them untried.
 
@@ -23,7 +25,7 @@ def test_right_ones_pass(name: str) -> None:
     assert "not tried" not in verdict.sentence
 
 
-@pytest.mark.parametrize("name", ["by_order", "SeesNeighbours"])
+@pytest.mark.parametrize("name", ["by_order", "SeesNeighbours", "PackedOneLate"])
 def test_wrong_ones_fail_by_this_check_alone(name: str) -> None:
     """No case has segments. Kills a comparison of a whole sample with itself."""
     verdict = judged(name, max_failures=0, diagnose=True)

@@ -38,6 +38,7 @@ from mha_parity.targets.masks.requirement import (
 )
 from mha_parity.targets.masks.search import EXACT, search
 from mha_parity.targets.masks.switches import enabling_pairs, exclusive_pairs, mask_switches
+from mha_parity.targets.parameters import says_starts
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -98,7 +99,7 @@ def _searched(convention: Convention) -> list[Parameter]:
         if (p.role in ESSENTIAL or _may_be_a_mask(convention, p))
         and (p.of == "call" or p.role is Role.CAUSAL)
         and p.role not in {Role.KEYWORDS, Role.WINDOW}
-        and p.name not in known
+        and not (p.name in known or says_starts(p.name))
     ]
 
 
