@@ -40,7 +40,10 @@ OWN_BACKWARD = {
 }  # fmt: skip
 
 
-FURTHER = {"masked_unless_causal": {"cases": 120}}  # few cases have both
+FURTHER = {
+    "masked_unless_causal": {"cases": 120},  # few cases have both
+    "padded_rows_of_zeros": {"strict_padding": True},
+}
 
 
 @pytest.mark.parametrize("name", CAUSES)
