@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -40,7 +40,7 @@ OWN_BACKWARD = {
 }  # fmt: skip
 
 
-FURTHER = {
+FURTHER: dict[str, dict[str, Any]] = {
     "masked_unless_causal": {"cases": 120},  # few cases have both
     "padded_rows_of_zeros": {"strict_padding": True},
 }
