@@ -17,6 +17,7 @@ from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
+from mha_parity.targets.conventions.self_causal import decoder_switches
 from mha_parity.targets.fit import full_width, unlike_widths, weights, wider_input
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
@@ -174,8 +175,9 @@ class InterpretedLayers(InstanceCalls):
 
     @property
     def config_switches(self) -> tuple[Parameter, ...]:
-        """The causal switches that it reads of its configuration."""
-        return self._read_of_config(Role.CAUSAL)
+        """The causal switches that it reads of its configuration, by name or by what they do."""
+        others = decoder_switches(self, self._read_of_config(Role.OTHER))
+        return (*self._read_of_config(Role.CAUSAL), *others)
 
     @property
     def config_windows(self) -> tuple[Parameter, ...]:

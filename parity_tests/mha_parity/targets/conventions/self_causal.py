@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,8 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets.parameters import MODES, read_of_config
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
@@ -41,6 +44,20 @@ _OF_LAYERS = frozenset({
 # Of a row's move: e^-9, as a score of -10 in place of -inf leaves a hidden key a bit less. In plain
 # problems without a causal rule no key has so little weight.
 LEAK = 1e-4
+
+
+def decoder_switches(convention: Convention, read: Iterable[Parameter]) -> Iterator[Parameter]:
+    """Yield the switches called `is_decoder` that change a plain answer, as causal switches.
+
+    Elsewhere one is of a cache alone, or of a part that is not asked.
+    """
+    for each in (p for p in read if p.name == "is_decoder"):
+        problem = make_problem(convention.trial_case())
+        with suppress(CandidateError):
+            plain = convention.answer_with(problem, {}).output
+            switched = convention.answer_with(problem, {each.key: True}).output
+            if plain.shape == switched.shape and (plain != switched).any():
+                yield replace(each, role=Role.CAUSAL)
 
 
 def hides_the_future(convention: Convention, problem: Problem) -> bool:
