@@ -82,3 +82,38 @@ class Descends(Steps):
     def step(self, lr):
         for each in self.parameters():
             each.data -= lr * each.grad
+
+
+class StepsAlone(nn.Module):
+    """Right: `step` takes any number of rows, behind those of the calls since `reset`."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out = nn.Linear(embed_dim, embed_dim)
+        self.reset()
+
+    def reset(self):
+        self.rows = None
+
+    def scale(self, width):
+        return width**0.5
+
+    def step(self, x):
+        self.rows = x if self.rows is None else torch.cat([self.rows, x], 1)
+        q, k, v = (
+            each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for each in self.qkv(self.rows).chunk(3, -1)
+        )
+        scores = q @ k.mT / self.scale(q.shape[-1])
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))[:, -x.shape[1] :]
+
+
+class StepsAloneUnscaled(StepsAlone):
+    """Wrong: its scores are not divided."""
+
+    def scale(self, width):
+        return 1

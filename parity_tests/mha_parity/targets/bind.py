@@ -23,6 +23,7 @@ from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
 from mha_parity.targets.left_out_float64 import leave_out_float64
 from mha_parity.targets.library_layers import as_layer
+from mha_parity.targets.methods import BY_STEP, single_step, target_in
 from mha_parity.targets.onnx_model import OnnxModel
 from mha_parity.targets.own_sizes import at_own_sizes, narrow_sizes, own_sizes
 from mha_parity.targets.recognition import convention_of
@@ -72,6 +73,8 @@ def bind(
         compiled = layer_of(subject)
         layer = layer_inside(compiled)
         kind = subject if layer is None else type(layer)
+        if step := single_step(kind):
+            kind = target_in(kind, step)
         with Bypass(kind, without, layer) as bypass:
             recognise = partial(convention_of, kind, name, device, path, library, call=probe)
             bound = at_own_sizes(kind, recognise)
@@ -89,7 +92,8 @@ def bind(
             if probe:  # else no call may have run a part
                 bypass.require_taken_out()
         bound.passed = {}  # the trials were no cases
-        bound.remarks = (*filter(None, (left_out.remark_on(bound.subject),)), *bound.remarks)
+        said = left_out.remark_on(bound.subject), BY_STEP.format(step) if step else ""
+        bound.remarks = (*filter(None, said), *bound.remarks)
     except (TargetError, CandidateError):
         raise
     except Exception as error:

@@ -6,13 +6,27 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.conventions.step_methods import step_methods
 from mha_parity.targets.fit.layer_arrays import READS
 from mha_parity.targets.fit.names_in_code import names_read
+from mha_parity.targets.fit.refusals import NO_FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+BY_STEP = "`{}` was called, as it has no `forward` and no `__call__`."
 TORCH_CALL = "torch.nn.modules.module"  # where the `__call__` of torch's modules is
+
+
+def single_step(kind: Any) -> str:
+    """Return the method that takes rows of a class that has no call, where it has one; else ""."""
+    if not inspect.isclass(kind):
+        return ""
+    call = forward(kind)
+    if call is not kind and getattr(call, "__name__", "") != NO_FORWARD:
+        return ""
+    found = list(step_methods(kind))
+    return found[0] if len(found) == 1 else ""
 
 
 def target_in(holder: Any, name: str) -> Any:

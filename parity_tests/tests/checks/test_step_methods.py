@@ -7,6 +7,7 @@ import pytest
 from mha_parity.checks import cached_rows
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.conventions.step_methods import ROW_BY_ROW, UNTRIED, step_methods
+from mha_parity.targets.methods import BY_STEP
 from subject_checks import checks_of, load_subject
 
 judged = checks_of("step_methods.py", cases=40, dtypes=("float64",))
@@ -36,3 +37,11 @@ def test_what_is_no_step_of_a_sequence_is_said() -> None:
     assert UNTRIED.format("step") in other.notes
     assert [] == list(step_methods(load_subject("step_methods.py:Descends")))
     assert not any("`step`" in note for note in judged("Descends").notes)
+
+
+def test_a_class_without_a_call_is_called_by_its_step() -> None:
+    """Kills a refusal that asks for the name of the one method that there is."""
+    right = judged("StepsAlone")
+    assert Outcome.PASS is right.outcome, right
+    assert BY_STEP.format("step") in right.notes
+    assert Outcome.FAIL is judged("StepsAloneUnscaled", fail_fast=True).outcome
