@@ -37,3 +37,7 @@ class OfFloat64(OfFloat32):
     """Wrong: its weights are of float64, and its softmax has half of the digits."""
 
     dtype = np.float64
+
+
+class Documented(OfFloat64):
+    """Right: its softmax is always computed in float32."""

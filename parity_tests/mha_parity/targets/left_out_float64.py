@@ -7,6 +7,7 @@ NumPy draws float64: a layer of it that makes its weights in float32 does so on 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.counterpart import first_part_without
 from mha_parity.targets.fit.argument_meanings import LayerSizes
+from mha_parity.targets.fit.documented_layout import documented_sentences
 from mha_parity.targets.fit.layer_arrays import leaves
 from mha_parity.targets.fit.search import attention_in_float64, small_case, trial_problem
 from mha_parity.targets.fit.without_counterpart import parts_without_counterpart
@@ -35,19 +37,39 @@ ROTATED = (
 OF_WEIGHTS = "it makes its weights in float32, and answers with the digits of float32"
 
 
+DOCUMENTED = "its documentation says that it computes in float32"
+_IN_FLOAT32 = re.compile(
+    r"\b(scores?|softmax|logits|exponentials?|statistics|comput\w+|accumulat\w+|arithmetic)\b"
+    r"[^.;]{0,80}\b(in|to) (float32|fp32|single precision)\b",
+    re.IGNORECASE,
+)
+# Of half precision alone it is a floor, and says nothing of float64.
+_OF_HALF = re.compile(
+    r"\b(half|float16|fp16|bfloat16|bf16|16[- ]bit|low(er)? precision)\b", re.IGNORECASE
+)
+_OF_ALL = re.compile(r"\b(always|float64|double|whatever|regardless)\b", re.IGNORECASE)
+
+
+def documents_float32(subject: Any) -> bool:
+    """Return whether a documentation says that float32 is computed in, and not of half alone."""
+    found = filter(_IN_FLOAT32.search, documented_sentences(subject))
+    return any(_OF_ALL.search(each) or not _OF_HALF.search(each) for each in found)
+
+
 def leave_out_float64(bound: Convention) -> None:
     """Leave float64 out of a target that has not its digits, and makes no promise of them."""
     if not isinstance(bound, Fitted) or bound.small_dtype != "float64":
         return
-    of_weights = _makes_float32(bound)
-    if not (of_weights or bound.how.roles.rotations):
+    said = OF_WEIGHTS if _makes_float32(bound) else ""
+    said = DOCUMENTED if documents_float32(bound.subject) else said
+    if not (said or bound.how.roles.rotations):
         return
     inputs = "self" if len(bound.how.roles.rows) == 1 else "cross"
     problem = trial_problem(bound.how, inputs, "float64")
     try:
         if _has_digits(bound, problem):
             return
-        said = OF_WEIGHTS if of_weights else _of_rotation(bound, problem)
+        said = said or _of_rotation(bound, problem)
     except CandidateError:
         return
     if said:
