@@ -60,3 +60,37 @@ def of_an_offset(q, k, v, causal_offset=None):
         places = torch.arange(k.shape[-2]) - torch.arange(q.shape[-2])[:, None]
         scores = scores.masked_fill(places > causal_offset, -torch.inf)
     return scores.softmax(-1) @ v
+
+
+class CachedByDefault(nn.Module):
+    """Right: without a mask it hides the future, of the rows of its cache as well."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out = nn.Linear(embed_dim, embed_dim)
+
+    def behind(self, rows, keys):
+        return torch.ones(rows, keys, dtype=torch.bool).tril(keys - rows)
+
+    def forward(self, x, mask=None, use_cache=False, past_kv=None):
+        q, k, v = (
+            each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for each in self.qkv(x).chunk(3, -1)
+        )
+        if past_kv is not None:
+            k, v = (torch.cat(pair, 2) for pair in zip(past_kv, (k, v), strict=True))
+        if mask is None:
+            mask = self.behind(q.shape[2], k.shape[2])
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
+        output = self.out((weights @ v).transpose(1, 2).flatten(2))
+        return (output, (k, v)) if use_cache else output
+
+
+class CachedFromTheFirst(CachedByDefault):
+    """Wrong: without a mask row i of a call sees keys 0 to i, of which the cache has the first."""
+
+    def behind(self, rows, keys):
+        return torch.ones(rows, keys, dtype=torch.bool).tril()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mha_parity.checks import cached_rows
 from mha_parity.core.verdict import Outcome
 from subject_checks import checks_of
 
@@ -45,3 +46,12 @@ def test_a_number_is_no_switch() -> None:
     verdict = judged("of_an_offset")
     assert Outcome.INCONCLUSIVE == verdict.outcome, verdict
     assert "no case passed `causal_offset`" in verdict.sentence
+
+
+def test_a_cache_is_asked_by_the_rule_of_a_call_without_a_mask() -> None:
+    """Kills calls with a cache that pass a mask of nothing, where callers pass none."""
+    right = judged("CachedByDefault", dtypes=("float64",))
+    assert Outcome.PASS is right.outcome, right
+    wrong = judged("CachedFromTheFirst", dtypes=("float64",), max_failures=0)
+    assert Outcome.FAIL is wrong.outcome, wrong
+    assert {cached_rows.NAME} == {each.check_result.check for each in wrong.failures}

@@ -46,6 +46,12 @@ class MaskPlan:
     with_gradients: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
+    def replaces_causal(self) -> bool:
+        """Whether a mask that may be left out stands in the place of a rule of the target's own."""
+        every = (each for found in self.by_layout.values() for each in found)
+        return any(each.replaces_causal and not each.parameter.required for each in every)
+
+    @property
     def of_positions(self) -> bool:
         """Whether masks of keys alone are taken where there are as many queries: they mark both."""
         every = (f for found in self.by_layout.values() for each in found for f in each.taken)
