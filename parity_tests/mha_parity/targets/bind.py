@@ -7,7 +7,6 @@ import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.cases.fixed_sizes import fixed_sizes
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
 from mha_parity.core.option_values import hint_of
@@ -25,7 +24,7 @@ from mha_parity.targets.left_out_float64 import leave_out_float64
 from mha_parity.targets.library_layers import as_layer
 from mha_parity.targets.methods import BY_STEP, single_step, target_in
 from mha_parity.targets.onnx_model import OnnxModel
-from mha_parity.targets.own_sizes import at_own_sizes, narrow_sizes, own_sizes
+from mha_parity.targets.own_sizes import asked_at_own_sizes, at_own_sizes
 from mha_parity.targets.recognition import convention_of
 from mha_parity.targets.state_dict import give_weights
 
@@ -78,14 +77,12 @@ def bind(
         with Bypass(kind, without, layer) as bypass:
             recognise = partial(convention_of, kind, name, device, path, library, call=probe)
             bound = at_own_sizes(kind, recognise)
-            sizes = own_sizes(bound)
             bound.name, bound.bypass = label or bound.name, bypass
             bound.mask_meanings, bound.without = dict(masks), tuple(without)
             bound.weights_axes = documented_weights(bound.subject)
             _check_names(bound)
-            with fixed_sizes(sizes):
+            with asked_at_own_sizes(bound):
                 _settle_offer(bound, probe=probe)
-            narrow_sizes(bound, sizes)
             if not probe and (layer is not None or state_dict is not None):
                 bound.offer = bound.offer | {"dtype": bound.library.dtypes}  # the weights say which
             _take_weights(bound, compiled, state_dict, num_heads)

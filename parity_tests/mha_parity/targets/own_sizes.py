@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.fixed_sizes import fixed_sizes
@@ -11,7 +12,7 @@ from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit.sizes_in_code import sizes_in_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
 
     from mha_parity.targets.conventions.base import Convention
 
@@ -64,14 +65,16 @@ def _nearness(bound: Fitted) -> tuple[bool, float]:
     return bound.fit.exact, bound.fit.correlation
 
 
-def own_sizes(bound: Convention) -> Mapping[str, int]:
-    """Return the sizes that a class has by itself; {} of one that is built for any."""
+@contextmanager
+def asked_at_own_sizes(bound: Convention) -> Iterator[None]:
+    """Context: problems have the sizes that a class has by itself; then its offer has these alone.
+
+    Of a class that is built for any sizes nothing is changed.
+    """
     own = bound.own_weights if isinstance(bound, Fitted) else None
-    return {} if own is None else own.sizes
-
-
-def narrow_sizes(bound: Convention, sizes: Mapping[str, int]) -> None:
-    """Leave of an offer what cases of these sizes have."""
+    sizes = {} if own is None else own.sizes
+    with fixed_sizes(sizes):
+        yield
     if not sizes:
         return
     heads, width = sizes["heads_count"], sizes.get("head_dim", 0)
