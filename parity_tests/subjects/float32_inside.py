@@ -85,7 +85,7 @@ def sums_in_half(Q, K, V, n_heads, tile=16):
 
 
 def softmax_and_later_keys(q, k, v):
-    """Wrong on purpose: a softmax in float32, and of more than 32 keys the last is left out."""
+    """Wrong on purpose: a softmax of fewer digits, and of more than 32 keys the last is left out."""
     scores = q @ k.swapaxes(-1, -2) * q.dtype.type(q.shape[-1] ** -0.5)
     if k.shape[-2] > 32:
         scores, v = scores[..., :-1], v[..., :-1, :]
@@ -93,7 +93,7 @@ def softmax_and_later_keys(q, k, v):
 
 
 def softmax_and_whole_slices(query, key, value, slice_size=4):
-    """Wrong on purpose: a softmax in float32, and slices of heads beyond a whole number stay 0."""
+    """Wrong on purpose: a softmax of fewer digits, and slices of heads beyond a whole number stay 0."""
     q, k, v = (x.flatten(0, 1) for x in (query, key, value))
     out = torch.zeros_like(q[..., :1].expand(*q.shape[:2], v.shape[-1]))
     size = min(slice_size, len(q))

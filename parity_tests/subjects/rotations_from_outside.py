@@ -72,7 +72,7 @@ class InFloat32(Projected):
 
 
 class SoftmaxInFloat32(Projected):
-    """Wrong in float64: the softmax is computed in float32 as well."""
+    """Wrong in float64: the softmax has half of its digits as well."""
 
     def forward(self, x, freqs_cis):
         q, k, v = self.rows(x)

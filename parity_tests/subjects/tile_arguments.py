@@ -85,7 +85,7 @@ def within_blocks(query, key, value, local_blocks=64, block=64):
 
 
 def in_float32(query, key, value, causal=False, block_q=16, block_k=16):
-    """Wrong: float64 is computed in float32, whatever the tiles."""
+    """Wrong: float64 has half of its digits, whatever the tiles."""
     narrow = (each.astype(np.float32) for each in (query, key, value))
     return _attend(*narrow, causal, block_q, block_k).astype(query.dtype)
 
