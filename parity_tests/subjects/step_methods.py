@@ -117,3 +117,11 @@ class StepsAloneUnscaled(StepsAlone):
 
     def scale(self, width):
         return 1
+
+
+class FixedSizes(LastThree):
+    """Wrong: its sizes are numbers of its code, and a step sees the last three rows alone."""
+
+    def __init__(self):
+        super().__init__(24, 3)
+        self.out = nn.Linear(24, 24)

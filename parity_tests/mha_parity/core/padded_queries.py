@@ -8,7 +8,14 @@ import numpy as np
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Candidate
     from mha_parity.core.problem import Problem
+
+
+def marks_positions(candidate: Candidate) -> bool:
+    """Return whether masks of keys are those of queries too wherever there are as many."""
+    plan = candidate.masks
+    return candidate.facts.one_length or (plan is not None and plan.of_positions)
 
 
 def padded_rows(problem: Problem, *, one_length: bool) -> Array | None:

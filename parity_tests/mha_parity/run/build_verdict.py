@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mha_parity.core.padded_queries import marks_positions
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, torch_changes
@@ -27,13 +28,12 @@ if TYPE_CHECKING:
 
 def settings_of(options: Options, candidate: Candidate) -> JudgeSettings:
     """Return what the judge needs to know of the options, and of the target."""
-    facts, plan = candidate.facts, candidate.masks
-    promised = facts.zero_rows and options.fully_masked is None
+    promised = candidate.facts.zero_rows and options.fully_masked is None
     return JudgeSettings(
         fully_masked="zero" if promised else options.fully_masked,
         promised=promised,
         strict_padding=options.strict_padding,
-        one_length=facts.one_length or (plan is not None and plan.of_positions),
+        one_length=marks_positions(candidate),
         max_times_torch=options.max_times_torch,
         bounds=options.draw,
     )

@@ -22,7 +22,7 @@ def test_right_steps_hold_and_are_asked(name: str, method: str) -> None:
     assert any(cached_rows.NAME == row.name and row.cases for row in right.checks)
 
 
-@pytest.mark.parametrize("name", ["LastThree", "KeepsValues"])
+@pytest.mark.parametrize("name", ["LastThree", "KeepsValues", "FixedSizes"])
 def test_wrong_steps_fail_where_forward_is_right(name: str) -> None:
     """Kills a green verdict on a layer whose calls are right, and whose steps are not."""
     wrong = judged(name)

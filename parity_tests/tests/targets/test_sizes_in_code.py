@@ -6,9 +6,15 @@ import pytest
 
 from mha_parity.cases.fixed_sizes import fixed_sizes
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import CandidateError
+from mha_parity.cases.sizes import FULL_LIMIT, judging_microseconds
+from mha_parity.core.candidate import CandidateError, FunctionCandidate
 from mha_parity.core.case import Case
+from mha_parity.core.features import make_offer
+from mha_parity.core.options import Options
+from mha_parity.core.own_weights import OwnWeights
+from mha_parity.core.target_facts import TargetFacts
 from mha_parity.core.verdict import Outcome
+from mha_parity.run.narrowing import SIZES_JUDGED, cases_for
 from mha_parity.targets.bind import bind
 from mha_parity.targets.fit.sizes_in_code import sizes_in_code
 from subject_checks import checks_of, load_subject
@@ -100,3 +106,19 @@ def test_problems_of_other_sizes_are_not_asked() -> None:
     case = Case(seed=1, batch=2, queries=5, keys=5, heads_count=2, head_dim=3)
     with pytest.raises(CandidateError, match="not asked: it is built with heads_count 4"):
         bound(make_problem(case))
+
+
+def test_long_cases_of_wide_layers_are_shortened() -> None:
+    """Kills 2,049 rows of 512 channels, as lengths are drawn for narrow heads: a minute a case."""
+    offer = make_offer(inputs=("self", "cross"), size=("small", "medium"))
+    sizes = {"heads_count": 8, "head_dim": 64}
+    own = OwnWeights(arrays={}, features={}, sizes=sizes, places={})
+    candidate = FunctionCandidate("wide", None, offer, facts=TargetFacts(own_weights=own))
+    cases = list(cases_for(candidate, offer, Options(cases=200)))
+    assert {(8, 64)} == {(each.heads_count, each.head_dim) for each in cases}
+    costs = [
+        judging_microseconds({name: getattr(each, name) for name in SIZES_JUDGED}, each.features())
+        for each in cases
+    ]
+    assert FULL_LIMIT >= max(costs)
+    assert any(each.queries > 64 for each in cases)

@@ -219,7 +219,7 @@ def _is_right_with_weights(caller: Caller, case: Case) -> bool:
 
 def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
     """Return what a mask does in place of what it should, in sample 0 and then in the last."""
-    if not trial.wrong or is_left_out(caller.candidate.facts, trial):
+    if not trial.wrong or is_left_out(caller.candidate, trial):
         return ""
     problem = trial.problem
     known = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.padded_queries import padded_rows
+from mha_parity.core.padded_queries import marks_positions, padded_rows
 from mha_parity.diagnose.experiments.calls import WRONG
 from mha_parity.diagnose.experiments.other_order import order_along, order_rules
 from mha_parity.diagnose.experiments.variants import ROWS_FIRST, SAMPLES_FIRST
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.target_facts import TargetFacts
+    from mha_parity.core.candidate import Candidate
     from mha_parity.diagnose.experiments.calls import CallResult
 
 AXES = (("sample", "n", "N"), ("head", "h", "H"), ("row", "i", "L"), ("column", "d", "D"))
@@ -111,10 +111,10 @@ def blanked_rows(trial: CallResult) -> str:
     return PADDED_ROWS if any(each.all() for each in near) else ""
 
 
-def is_left_out(facts: TargetFacts, trial: CallResult) -> bool:
+def is_left_out(candidate: Candidate, trial: CallResult) -> bool:
     """Return whether rows of padded queries alone are off, in a run that does not judge them."""
-    padded = padded_rows(trial.problem, one_length=facts.one_length)
-    if padded is None or not facts.padding_left_out:
+    padded = padded_rows(trial.problem, one_length=marks_positions(candidate))
+    if padded is None or not candidate.facts.padding_left_out:
         return False
     return not (trial.off.any(axis=(1, 3)) & ~padded).any()
 

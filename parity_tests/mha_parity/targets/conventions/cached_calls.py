@@ -94,7 +94,7 @@ class CachedCalls:
         """Have the object forget the sequence so far, by its methods for that."""
         layer = getattr(self.function, "__self__", self.function)
         with target_errors():
-            for name in dict.fromkeys(forgetting_methods(type(layer))):
+            for name in forgetting_methods(type(layer)):
                 getattr(layer, name)()
 
     def without_cache(self, problem: Problem) -> Array:
@@ -142,7 +142,7 @@ def use_cache_of(bound: Convention) -> None:
     """
     raised: list[str] = []
     bound.cache = find_cache(bound, raised)
-    if bound.cache is None and bound.own_weights is None:
+    if bound.cache is None:
         bound.cache = _find_method(bound)
     if bound.cache is not None and not bound.cache.method:
         masks = {*bound.offer["padding"], *bound.offer["attn"]} - {"none", "causal"}
@@ -180,7 +180,7 @@ def _find_method(bound: Convention) -> CacheUse | None:
 
     One whose second row is that of the whole comes before others. What none is, is said.
     """
-    methods = list(dict.fromkeys(step_methods(bound.subject)))
+    methods = list(step_methods(bound.subject))
     case = _small_case(bound) if methods else None
     if case is None:
         return None

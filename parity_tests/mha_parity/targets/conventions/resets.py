@@ -6,7 +6,6 @@ show it: two equal ones differ, and are equal where the method is called before 
 
 from __future__ import annotations
 
-import inspect
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.targets.conventions.interpreted import InterpretedCalls
+from mha_parity.targets.conventions.own_methods import own_methods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _RESET = re.compile(
     r"(reset|clear|forget|empty)(_(kv_?)?(cache|state|memory|mem|buffer|history)s?)?"
 )
-_LIBRARIES = frozenset({"torch", "keras", "tensorflow", "flax", "haiku", "equinox", "builtins"})
 REMARK = "`{}()` is called before each call: the layer keeps what earlier ones left until then."
 
 
@@ -52,14 +51,9 @@ def find_reset(bound: Convention) -> None:
 
 def forgetting_methods(kind: type) -> Iterator[str]:
     """Yield the methods of a class that forget by their names, and need no argument."""
-    for each in kind.__mro__:
-        if each.__module__.partition(".")[0] in _LIBRARIES:
-            continue
-        for name, method in vars(each).items():
-            if _RESET.fullmatch(name) and inspect.isfunction(method):
-                _, *named = inspect.signature(method).parameters.values()
-                if all(p.default is not p.empty for p in named):
-                    yield name
+    for name, required in own_methods(kind):
+        if _RESET.fullmatch(name) and not required:
+            yield name
 
 
 def _twice(bound: Convention, problem: Problem) -> tuple[Array, Array]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.calls import target_errors
+from mha_parity.targets.conventions.own_methods import own_methods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,27 +18,16 @@ _STEP = re.compile(
     r"((forward|decode|attend|run|infer|inference|incremental|single|one|generate|next)_)?"
     r"(step|token|incremental|one)(_forward)?|decode|incremental(_forward|_step)?"
 )
-_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _OF_TRAINING = re.compile(r"lr|rate|eta|opt|grad|loss")  # of a step of gradient descent
-_LIBRARIES = frozenset({"torch", "keras", "tensorflow", "flax", "haiku", "equinox", "builtins"})
 ROW_BY_ROW = "`{}` was asked row by row: each row sees those before it."
 UNTRIED = "`{}` was not tried: it is not the answer to one row more of a sequence."
 
 
 def step_methods(kind: Any) -> Iterator[str]:
     """Yield the methods of a class that are called a step by their names, and need one argument."""
-    own = [
-        each
-        for each in (kind.__mro__ if isinstance(kind, type) else ())
-        if each.__module__.partition(".")[0] not in _LIBRARIES
-    ]
-    for name in dict.fromkeys(name for each in own for name in vars(each)):
-        method = inspect.getattr_static(kind, name)
-        if _STEP.fullmatch(name) and inspect.isfunction(method):
-            _, *named = inspect.signature(method).parameters.values()
-            required = [p for p in named if p.default is p.empty and p.kind not in _OPEN]
-            if len(required) == 1 and not _OF_TRAINING.search(required[0].name):
-                yield name
+    for name, required in own_methods(kind):
+        if _STEP.fullmatch(name) and len(required) == 1 and not _OF_TRAINING.search(required[0]):
+            yield name
 
 
 def stepped(call: Call, name: str, *, flat: bool) -> Any:
