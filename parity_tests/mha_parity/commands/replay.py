@@ -14,10 +14,10 @@ from mha_parity.core.errors import UsageError
 from mha_parity.oracle.recorded import NotRecordedError, problem_of, using_record
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report import case_view
-from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.by_answers import record_of
 from mha_parity.run.case_detail import case_detail
 from mha_parity.run.case_run import run_case
+from mha_parity.run.narrowing import settings_of
 from mha_parity.run.weights_pictures import draw_picture
 from mha_parity.targets.conventions.calls import target_errors
 

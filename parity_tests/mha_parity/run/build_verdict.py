@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.core.padded_queries import marks_positions
 from mha_parity.core.verdict import Failure, Verdict
-from mha_parity.judging.output import JudgeSettings
 from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, torch_changes
 from mha_parity.run.diagnosed import diagnosed_or_reason
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
-from mha_parity.run.narrowing import asked_without_options, narrowed_candidate
+from mha_parity.run.narrowing import asked_without_options, narrowed_candidate, settings_of
 from mha_parity.run.overflow import is_remark
 from mha_parity.run.remarks import not_served_remarks
 from mha_parity.run.weights_pictures import can_be_drawn, pictures, worst_passing
@@ -22,21 +20,9 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
     from mha_parity.core.pictures import WeightsPicture
+    from mha_parity.judging.output import JudgeSettings
     from mha_parity.run.case_run import CaseResult
     from mha_parity.run.repro import Repro
-
-
-def settings_of(options: Options, candidate: Candidate) -> JudgeSettings:
-    """Return what the judge needs to know of the options, and of the target."""
-    promised = candidate.facts.zero_rows and options.fully_masked is None
-    return JudgeSettings(
-        fully_masked="zero" if promised else options.fully_masked,
-        promised=promised,
-        strict_padding=options.strict_padding,
-        one_length=marks_positions(candidate),
-        max_times_torch=options.max_times_torch,
-        bounds=options.draw,
-    )
 
 
 def build_verdict(

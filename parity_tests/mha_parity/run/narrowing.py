@@ -1,4 +1,4 @@
-"""Features that a run asks of a candidate: its offer, narrowed to those that the options name."""
+"""Features and cases that a run asks of a candidate by its options, and what its judge demands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from mha_parity.cases.sizes import FULL_LIMIT, judging_microseconds
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
 from mha_parity.core.errors import UsageError
 from mha_parity.core.features import has_one_kv_head
+from mha_parity.core.padded_queries import marks_positions
 from mha_parity.core.target_facts import takes_even_heads, takes_one_length
+from mha_parity.judging.output import JudgeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,6 +89,19 @@ class SingleCalls(NarrowedCandidate):
     def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
         """Yield the candidate's answers, by one call each."""
         yield from ask(self._candidate, [each.replace(single_call=True) for each in problems])
+
+
+def settings_of(options: Options, candidate: Candidate) -> JudgeSettings:
+    """Return what the judge needs to know of the options, and of the target."""
+    promised = candidate.facts.zero_rows and options.fully_masked is None
+    return JudgeSettings(
+        fully_masked="zero" if promised else options.fully_masked,
+        promised=promised,
+        strict_padding=options.strict_padding,
+        one_length=marks_positions(candidate),
+        max_times_torch=options.max_times_torch,
+        bounds=options.draw,
+    )
 
 
 def narrowed_candidate(candidate: Candidate, offer: Offer, options: Options) -> NarrowedCandidate:

@@ -24,12 +24,11 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.judging.output import DEFAULT_SETTINGS
 from mha_parity.run import cluster, executors
-from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.check import check
 from mha_parity.run.chunks import ChunkResult
 from mha_parity.run.cluster import dask_cluster
 from mha_parity.run.executors import run_chunks_on
-from mha_parity.run.narrowing import cases_for
+from mha_parity.run.narrowing import cases_for, settings_of
 from mha_parity.worker.open_target import opened
 from subject_checks import SAME, SUBJECTS
 

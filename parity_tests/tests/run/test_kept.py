@@ -11,12 +11,11 @@ import pytest
 from mha_parity.core.options import Options
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run import kept
-from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_run import run_cases
 from mha_parity.run.check import RunResult, run_all, verdict_of
 from mha_parity.run.chunks import WHOLE, Shard
 from mha_parity.run.kept import RetainedResults
-from mha_parity.run.narrowing import cases_for
+from mha_parity.run.narrowing import cases_for, settings_of
 from mha_parity.run.repro import Repro
 from mha_parity.worker.open_target import opened
 from subject_checks import SUBJECTS
