@@ -140,6 +140,17 @@ class StackedByChannel(Projected):
         return self.attended(apply_rotary(q, cos, sin), apply_rotary(k, cos, sin), v)
 
 
+class StackedFirst(Projected):
+    def forward(self, x, rope, max_length: int):
+        if not isinstance(max_length, int):
+            raise TypeError(f"max_length is a number, not {type(max_length).__name__}")
+        q, k, v = self.rows(x)
+        sin, cos = (each[:, None] for each in rope)
+        assert rope.shape == (2, x.shape[1], self.head_dim)
+        assert x.shape[1] <= max_length
+        return self.attended(apply_rotary(q, cos, sin), apply_rotary(k, cos, sin), v)
+
+
 class Grouped(nn.Module):
     """Fewer heads of keys and values."""
 

@@ -27,6 +27,7 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
     (Role.DROPOUT, r"drop|^p$"),
     (Role.CAUSAL, r"causal|look_?ahead|autoregressive|future|unidirectional|^masked$|^decoder$"),
     (Role.HEADS, r"^head_mask$"),  # multiplies the weights of whole heads, after the softmax
+    (Role.PROJECTION_BIAS, r"^mask_[qkv]_bias$"),  # takes a projection's bias out, as DINOv3 does
     (Role.MASK, r"mask|padding|^pad$"),
     (Role.SCORE_BIAS, r"alibi|rel(ative)?_?(pos|.*bias)|(attn|attention|position|pos|score)_?bias"),
     (Role.POSITIONS, r"rope|rotary|freqs|(^|_)(cos|sin)(_|$)|^pos(itional)?_?(emb|enc)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
@@ -29,6 +30,22 @@ def test_a_search_tries_no_more_than_its_limit() -> None:
     assert isinstance(bound, Fitted)
     found.run(repeat(bound.how))
     assert TRIALS == len(found.trials)
+
+
+def test_a_call_that_raises_is_made_once_for_all_weights() -> None:
+    """A layer that raises with its weights filled in one way is not asked with them in others."""
+
+    def ask(_how: object, _problem: object) -> Answer:
+        raise CandidateError("crash", "raises")
+
+    bound = bind(load.load(f"{SUBJECTS}/second_readings.py:PairAndValues"))
+    assert isinstance(bound, Fitted)
+    ways = [replace(bound.how, slots=bound.how.slots[:n]) for n in range(3)]
+    assert bound.how.construction is not None
+    other = replace(bound.how, layout="unbatched")
+    found = Search(ask)
+    found.run([*ways, other, *ways])
+    assert ["batch_first", "unbatched"] == [each.interpretation.layout for each in found.trials]
 
 
 def test_arrays_of_another_library_cost_a_hundred_trials(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ RIGHT = {
     "Stacked": "`rope_cache` cosines and sines in a last axis of shape (L, D / 2, 2)",
     "Optional": "`rope` complex numbers of 1 of shape (L, D / 2)",
     "StackedByChannel": "`rope_freqs` cosines and sines in a last axis of shape (L, D, 2)",
+    "StackedFirst": "`rope` cosines and sines in a first axis of shape (2, L, D)",
     "Grouped": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
     "Cached": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
     "AddedRows": "`pos_embed` zeros of shape (N, L, E)",

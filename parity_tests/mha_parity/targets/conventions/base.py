@@ -295,6 +295,10 @@ class Convention(ABC):
         idle |= {f"call.{name}" for name in self.filled_up} - tried
         self._record({key: differs for key, differs in found.items() if key not in idle})
 
+    def record_cache(self, names: Sequence[str]) -> None:
+        """Keep that these parameters got what an earlier call returned."""
+        self._record({f"call.{name}": True for name in names})
+
     @property
     def filled_up(self) -> tuple[str, ...]:
         """The required parameters of a call that get something without effect."""

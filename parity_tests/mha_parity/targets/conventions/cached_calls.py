@@ -117,6 +117,7 @@ class CachedCalls:
         call = replace(call, function=self.function, pull=None, reset="")
         result = call.make()
         self.bound.record(call)
+        self.bound.record_cache(self.use.parameters if cache else ())
         several = _several(result)
         place = _output_place(self.bound, problem, several)
         output = self.bound.answer(problem, result if place is None else several[place]).output
@@ -231,7 +232,10 @@ def _uses(bound: Convention) -> Iterator[CacheUse]:
     """
     named = bound.call_parameters
     roles = {p.name: role(p.name, "call", p.default) for p in named}
-    of_cache = [p for p in named if roles[p.name] is Role.CACHE and _CACHE.search(p.name.lower())]
+    of_cache = [
+        p for p in named
+        if roles[p.name] is Role.CACHE and (_CACHE.search(p.name.lower()) or p.default is p.empty)
+    ]  # fmt: skip
     switches = [p for p in of_cache if isinstance(p.default, bool) or _says_use(p)]
     takes = tuple(p.name for p in of_cache if p not in switches)
     returns = [

@@ -65,7 +65,8 @@ class InterpretedCalls(InterpretedLayers):
     @property
     def filled_up(self) -> tuple[str, ...]:
         """The required parameters that are neither inputs nor weights, tables of positions too."""
-        return (*self.how.roles.none, *dict(self.how.roles.rotations))
+        roles = self.how.roles
+        return (*roles.none, *dict((*roles.rotations, *roles.states)))
 
     @property
     def sizes_of_module(self) -> dict[str, str]:

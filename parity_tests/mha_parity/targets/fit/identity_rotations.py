@@ -31,7 +31,7 @@ _COMPLEX = ("LP", "1LP", "1L1P", "11LP")
 _FORMS = {
     "complex": tuple(f"complex {axes}" for axes in _COMPLEX),
     "pair": tuple(f"pair {axes}" for axes in _BY_CHANNEL),
-    "stacked": ("stacked LP", "stacked LD", "stacked 1L1P"),
+    "stacked": ("stacked LP", "stacked LD", "stacked 1L1P", "first LD", "first LP"),
     "angles": tuple(f"0 {axes}" for axes in _BY_CHANNEL),
     "added": ("0 NLE", "0 LE"),
     "numbers": ("numbers L", "numbers NL"),
@@ -44,9 +44,11 @@ _BY_NAME = (
     (r"", ("complex", "angles", "pair", "stacked")),
 )
 _COSINES, _SINES = re.compile(r"(^|_)cos"), re.compile(r"(^|_)sin(?!usoid)")
+_STACKED = {"stacked": -1, "first": 0}  # the axis of cosines and sines in one array
 _WORDS = {
     "complex": "complex numbers of 1", "pair": "a pair of cosines and sines",
-    "stacked": "cosines and sines in a last axis", "0": "zeros", "1": "cosines of 1",
+    "stacked": "cosines and sines in a last axis", "first": "cosines and sines in a first axis",
+    "0": "zeros", "1": "cosines of 1",
     "numbers": "positions of 0",
 }  # fmt: skip
 
@@ -89,8 +91,8 @@ def rotation_by_nothing(form: str, case: Case, dtype: Any, array: Callable[[Arra
         return array(np.ones(shape, np.complex128 if wide else np.complex64))
     if kind == "pair":
         return array(np.ones(shape, dtype)), array(np.zeros(shape, dtype))
-    if kind == "stacked":
-        return array(np.stack([np.ones(shape, dtype), np.zeros(shape, dtype)], axis=-1))
+    if kind in _STACKED:
+        return array(np.stack([np.ones(shape, dtype), np.zeros(shape, dtype)], _STACKED[kind]))
     if kind == "numbers":
         return array(np.zeros(shape, np.int64))
     return array(np.full(shape, int(kind), dtype))
@@ -100,5 +102,7 @@ def rotation_text(form: str) -> str:
     """Say what a table of rotations gets."""
     kind, axes = form.split()
     shape = ", ".join({"P": "D / 2"}.get(axis, axis) for axis in axes)
+    if kind == "first":
+        shape = f"2, {shape}"
     more = ", 2" if kind == "stacked" else "," if len(axes) == 1 else ""
     return f"{_WORDS[kind]} of shape ({shape}{more})"

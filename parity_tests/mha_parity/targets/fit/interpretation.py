@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.empty_states import state_text
 from mha_parity.targets.fit.identity_rotations import rotation_text
 from mha_parity.targets.fit.weights import width_first
 from mha_parity.targets.problem_arrays import bias_values, unbiased
@@ -191,6 +192,7 @@ class Interpretation:
             names_of = ", ".join(f"`{name}`" for name in self.roles.always)
             said.append(f"{names_of} passed in every call, as one without it raises")
         said += [f"`{name}` {rotation_text(form)}" for name, form in self.roles.rotations]
+        said += [f"`{name}` {state_text(form)}" for name, form in self.roles.states]
         if self.one_kv_head:
             said.append("one head of keys and values for all heads of queries")
         if self.projection in OWN_CHANNELS:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.configurations import RecordingConfig
+from mha_parity.targets.fit.empty_states import empty_state
 from mha_parity.targets.fit.fillers import filler_mask
 from mha_parity.targets.fit.identity_rotations import rotation_by_nothing
 from mha_parity.targets.fit.tile_names import TILE, tile_or_count
@@ -34,7 +35,8 @@ class ParameterAssignment:
     ``tiles`` get ``tile``, or twice all keys where that is 0.
     ``always`` are masks that default to None, which no call may be without.
     ``packed`` is the parameter that gets several of the inputs, if one does. ``rotations`` are
-    tables of positions, with the form of the rotation by 0 that each gets.
+    tables of positions, with the form of the rotation by 0 that each gets, and ``states`` keep the
+    keys and values of earlier calls: each gets an empty one of its form.
     """
 
     inputs: tuple[tuple[str, str], ...]
@@ -50,6 +52,7 @@ class ParameterAssignment:
     sizes: tuple[tuple[str, str], ...] = ()
     packed: PackedInput | None = None
     rotations: tuple[tuple[str, str], ...] = ()
+    states: tuple[tuple[str, str], ...] = ()
 
     @property
     def single_weights(self) -> tuple[tuple[str, WeightArgument], ...]:
@@ -60,7 +63,8 @@ class ParameterAssignment:
     @property
     def filled(self) -> frozenset[str]:
         """The names of the parameters that inputs, weights and sizes take."""
-        named = (n for n, _ in (*self.inputs, *self.weights, *self.sizes, *self.rotations))
+        tables = (*self.rotations, *self.states)
+        named = (n for n, _ in (*self.inputs, *self.weights, *self.sizes, *tables))
         return frozenset((*named, self.heads, *self.lengths, *self.ones, *self.tiles))
 
     @property
@@ -84,7 +88,10 @@ class ParameterAssignment:
     def without_effect(
         self, case: Case, dtype: Any, array: Callable[[str, Array], Any]
     ) -> dict[str, Any]:
-        """Return masks that hide nothing and rotations by 0; ``array`` makes one of a library."""
+        """Return masks that hide nothing, rotations by 0 and states of no rows.
+
+        ``array`` makes an array of the target's library.
+        """
         sizes = {"N": case.batch, "H": case.heads_count, "L": case.queries, "S": case.keys}
         values = dict[str, Any]()
         for name in self.none:
@@ -93,6 +100,8 @@ class ParameterAssignment:
             values[name] = MaskHolder(given) if self.filler.startswith("object") else given
         for name, form in self.rotations:
             values[name] = rotation_by_nothing(form, case, dtype, partial(array, name))
+        for name, form in self.states:
+            values[name] = empty_state(form, case, dtype, partial(array, name))
         return values
 
     def of_lengths(self, queries: int, keys: int) -> dict[str, int]:

@@ -14,6 +14,7 @@ from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads, whole_windows
 from mha_parity.targets.fit.bypass import parts_taken_out
+from mha_parity.targets.fit.empty_states import empty_states
 from mha_parity.targets.fit.fillers import FILLERS
 from mha_parity.targets.fit.identity_rotations import rotations
 from mha_parity.targets.fit.map_sizes import is_annotated, is_length, map_sizes
@@ -114,7 +115,8 @@ def of_layer(
     """
     for rows in (frozenset[str](), *_state_of_a_reader(named)):
         for roles in _of_layer(named, with_heads=with_heads, rows=rows):
-            yield from _with_rotations(roles, of_positions(named, "call"))
+            for turned in _with_rotations(roles, of_positions(named, "call")):
+                yield from _with_states(turned)
 
 
 def _state_of_a_reader(named: Sequence[inspect.Parameter]) -> Iterator[frozenset[str]]:
@@ -140,6 +142,16 @@ def _with_rotations(
             yield replace(roles, none=left, rotations=found)
 
 
+def _with_states(roles: ParameterAssignment) -> Iterator[ParameterAssignment]:
+    """Yield roles, and the same in which required states of earlier calls hold no row yet."""
+    yield roles
+    states = [name for name in roles.none if parameters.role(name, "call") is Role.CACHE]
+    left = tuple(name for name in roles.none if name not in states)
+    if states and (left or roles.filler == FILLERS[0]):
+        for found in empty_states(states):
+            yield replace(roles, none=left, states=found)
+
+
 def _of_layer(
     named: Sequence[inspect.Parameter], *, with_heads: bool, rows: frozenset[str]
 ) -> Iterator[ParameterAssignment]:
@@ -161,7 +173,8 @@ def _of_layer(
     other = [p for p in other if p.name not in rows]
     named = [p for p in named if p.name not in {height, width}]
     windows = whole_windows(named)
-    sequences = [p for p in named if p not in other and p.name not in windows]
+    numbers = {p.name for p in named if is_annotated(p, int)}
+    sequences = [p for p in named if p not in other and p.name not in {*windows, *numbers}]
     required = [p for p in sequences if p.default is p.empty]
     if not required:  # the names say nothing: the first of them are inputs
         required = [p for p in named if p.default is p.empty][:1]
@@ -280,8 +293,9 @@ def function_roles(
     config = [(p.name, CONFIGURATION) for p in named if is_configuration(p)]
     others = [p for p in named if not is_configuration(p)]
     for each in _of_others(others, keys, unpacked):
-        for roles in _with_rotations(each, of_positions(named, "call")):
-            yield replace(roles, sizes=(*roles.sizes, *config)) if config else roles
+        for turned in _with_rotations(each, of_positions(named, "call")):
+            for roles in _with_states(turned):
+                yield replace(roles, sizes=(*roles.sizes, *config)) if config else roles
 
 
 def _of_others(

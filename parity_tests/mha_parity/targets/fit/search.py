@@ -84,9 +84,11 @@ class Search:
 
         At most TRIALS are tried: under a limit of time the verdict would depend on the machine.
         Of the first WAYS_FIRST ways to build a class, what follows TRIALS_RAISED calls that all
-        raised comes behind the first calls of the others.
+        raised comes behind the first calls of the others. A call of a layer that raises with its
+        weights filled in one way does in all, and is made once.
         """
         raised: Counter[object] = Counter()
+        calls_raised = set[object]()
 
         def in_order() -> Iterator[Interpretation]:
             put_off: list[Interpretation] = []
@@ -101,10 +103,13 @@ class Search:
                         yield each
             yield from put_off
 
-        in_turn = islice(in_order(), TRIALS)
+        may_answer = (each for each in in_order() if _call_of_layer(each) not in calls_raised)
+        in_turn = islice(may_answer, TRIALS)
         for candidate in in_turn:
             trial = self.tried(candidate)
             self.trials.append(trial)
+            if trial.raised and candidate.construction is not None:
+                calls_raised.add(_call_of_layer(candidate))
             raised[_built(candidate)] += 1 if trial.raised else -TRIALS
             if len(self.trials) == TRIALS_RAISED and self._has_foreign_arrays:
                 break
@@ -205,6 +210,11 @@ class Search:
         ]
         best = max(trials, key=lambda each: (each.exact, each.correlation))
         return best if best.exact else _but_for_one_mistake(best, problem, answer.output)
+
+
+def _call_of_layer(candidate: Interpretation) -> Interpretation:
+    """Return an interpretation without the way in which its weights are filled."""
+    return replace(candidate, slots=())
 
 
 def _built(candidate: Interpretation) -> object:
