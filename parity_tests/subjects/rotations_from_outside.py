@@ -264,3 +264,26 @@ class CachedMaskBehind(Cached):
 
     def joined(self, own, before):
         return torch.hstack((own, before))
+
+
+class Slices(Projected):
+    """Right: takes of a table for all rows those that follow the rows of its cache."""
+
+    first_diagonal = None
+
+    def forward(self, x, rope, cache=None):
+        before = 0 if cache is None else cache[0].shape[1]
+        cos, sin = (table[None, before : before + x.shape[1], None] for table in rope)
+        q, k, v = self.rows(x)
+        q, k = apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
+        if cache is not None:
+            k, v = torch.cat((cache[0], k), 1), torch.cat((cache[1], v), 1)
+        hidden = torch.full((x.shape[1], k.shape[1]), -math.inf)
+        hidden = hidden.triu(1 + (before if self.first_diagonal is None else self.first_diagonal))
+        return self.attended(q, k, v, hidden.to(x)), (k, v)
+
+
+class SlicesFromTheTop(Slices):
+    """Wrong: the first of new rows sees the first key alone."""
+
+    first_diagonal = 0

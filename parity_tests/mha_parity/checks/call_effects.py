@@ -28,7 +28,7 @@ from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.calls import Call, as_they_stand
-from mha_parity.targets.source_facts import with_source_facts
+from mha_parity.targets.source_facts import source_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -96,7 +96,7 @@ class MonitoredCandidate:
         self.convention = bound.convention
         self.offer: Offer = bound.offer
         self.masks = bound.masks
-        self.facts = with_source_facts(bound.facts, bound.subject)
+        self.facts = source_facts(bound)
         self._forbid = tuple(forbid)
         self._last: Case | None = None
         self._tell: Callable[[str, str], None] | None = None

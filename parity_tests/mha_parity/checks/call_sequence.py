@@ -18,14 +18,16 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.checks import altered_problems as altered
+from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import UNLIKE_LENGTHS
+from mha_parity.targets.conventions.calls import owner_of
 from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.conventions.self_causal import UNEQUAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
@@ -185,13 +187,13 @@ class CallSequence:
     @cached_property
     def _trains(self) -> bool:
         """Whether new objects are in training, and can be switched."""
-        layer = _layer(self._call(self.this.problem).function)
+        layer = owner_of(self._call(self.this.problem).function)
         return has_modes(layer) and bool(getattr(layer, "training", False))
 
     @cached_property
     def can_train(self) -> bool:
         """Whether new objects are in evaluation, and can be put in training."""
-        layer = _layer(self._call(self.this.problem).function)
+        layer = owner_of(self._call(self.this.problem).function)
         return has_modes(layer) and getattr(layer, "training", None) is False
 
     def new(self) -> Any:
@@ -223,7 +225,7 @@ class CallSequence:
     def make(self, call: Call, step: Step) -> Response:
         """Return the answer of a call made in the mode of a step."""
         try:
-            self._switch(_layer(call.function), step.mode)
+            self._switch(owner_of(call.function), step.mode)
             with autograd_state(off=step.mode.without_autograd):
                 result = call.make()
             return Response(result, copied(self.bound.answer(step.problem, result)))
@@ -239,7 +241,35 @@ class CallSequence:
     def restore(self, function: Any) -> None:
         """Put an object back into the mode it was built in."""
         with contextlib.suppress(CandidateError):
-            self._switch(_layer(function), AS_BUILT)
+            self._switch(owner_of(function), AS_BUILT)
+
+    def after(self, earlier: Sequence[Step], step: Step) -> Response:
+        """Return the response to a step of a new object that answered the earlier ones."""
+        function = self.new()
+        for each in earlier:
+            self.ask(function, each)
+        response = self.ask(function, step)
+        self.restore(function)
+        return response
+
+    def tell_departure(
+        self,
+        earlier: Sequence[Step],
+        step: Step,
+        found: Response,
+        check: str = "statelessness",
+    ) -> None:
+        """Tell the calls of one object, and that of a new one which answers the last otherwise."""
+        answers = found.answer, self.expected(step.problem)
+        output, expected = (None if each is None else each.output for each in answers)
+        tell_compared(
+            check,
+            *(ComparedCall(f"an object is asked {each}", each.problem) for each in earlier),
+            ComparedCall(
+                f"{'then' if earlier else 'an object is asked'} {step}", step.problem, output
+            ),
+            ComparedCall(f"a new object is asked {step.said}", step.problem, expected),
+        )
 
     def rewrite(self, call: Call, problem: Problem) -> bool:
         """Write the rows of another problem into the arrays of a call; return whether it could."""
@@ -261,10 +291,6 @@ class CallSequence:
         if response.answer is None or expected is None:
             return f"an error ({response.error})"
         return differs(expected, response.answer)
-
-
-def _layer(function: Any) -> Any:
-    return getattr(function, "__self__", function)
 
 
 def _arrays(call: Call) -> list[Any]:

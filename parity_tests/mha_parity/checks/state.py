@@ -19,13 +19,12 @@ from mha_parity.cases.variants import plain_variant
 from mha_parity.checks import altered_problems as altered
 from mha_parity.checks.call_sequence import (
     AS_BUILT,
-    TRAINING,
     CallSequence,
     Response,
     Step,
     differs,
 )
-from mha_parity.checks.compared_calls import ComparedCall, tell_compared
+from mha_parity.checks.training_mode import after_training, in_training
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import PLAIN
 from mha_parity.core.target_facts import takes_even_heads, takes_one_length
@@ -98,12 +97,13 @@ def check_statelessness(bound: Convention, problem: Problem, number: int) -> Ite
     if bound.own_weights is None:
         _raise_crash(sequence)
     # What a new object answers in two ways is not deterministic, which is another check.
-    if sequence.departure(sequence.this, _after(sequence, (), sequence.this)):
+    if sequence.departure(sequence.this, sequence.after((), sequence.this)):
         return
     checks = (
         in_sequence,
         _fewer_samples,
         in_training,
+        after_training,
         rewritten_arrays,
         reloaded_weights,
         *([repeated_calls] if number % 3 == 1 else []),
@@ -173,9 +173,9 @@ def in_sequence(sequence: CallSequence) -> Iterator[str]:
 def _fewer_samples(sequence: CallSequence) -> Iterator[str]:
     """Yield what is answered otherwise to one sample by an object that answered several."""
     for step in sequence.single:
-        found = _after(sequence, (sequence.this,), step)
+        found = sequence.after((sequence.this,), step)
         if departure := sequence.departure(step, found):
-            _tell_departure(sequence, (sequence.this,), step, found)
+            sequence.tell_departure((sequence.this,), step, found)
             cause = _cause(sequence, *_without_masks(sequence, sequence.this, step, found))
             yield f"statelessness: {_said(departure, step)} {sequence.this} before: {cause}."
 
@@ -186,56 +186,28 @@ def _explained(sequence: CallSequence, number: int, response: Response) -> Itera
     What a new object refuses in a mode is no state.
     """
     step = sequence.steps[number]
-    alone = _after(sequence, (), step)
+    alone = sequence.after((), step)
     departure = sequence.departure(step, alone)
     if departure and step.mode is not AS_BUILT:
         if alone.answer is not None:
-            _tell_departure(sequence, (), step, alone)
+            sequence.tell_departure((), step, alone)
             yield f"statelessness: {departure} in the answer{step.mode.said}."
         return
     if not departure:
         for earlier in dict.fromkeys(reversed(sequence.steps[:number])):
-            found = _after(sequence, (earlier,), step)
+            found = sequence.after((earlier,), step)
             if departure := sequence.departure(step, found):
-                _tell_departure(sequence, (earlier,), step, found)
+                sequence.tell_departure((earlier,), step, found)
                 cause = _cause(sequence, *_without_masks(sequence, earlier, step, found))
                 yield f"statelessness: {_said(departure, step)} {earlier} before: {cause}."
                 return
     departure = sequence.departure(step, response)
-    _tell_departure(sequence, sequence.steps[:number], step, response)
+    sequence.tell_departure(sequence.steps[:number], step, response)
     yield f"statelessness: {_said(departure, step)} {number} other calls before."
-
-
-def _tell_departure(
-    sequence: CallSequence,
-    earlier: Sequence[Step],
-    step: Step,
-    found: Response,
-    check: str = "statelessness",
-) -> None:
-    """Tell the calls of one object, and that of a new one which answers the last otherwise."""
-    answers = found.answer, sequence.expected(step.problem)
-    output, expected = (None if each is None else each.output for each in answers)
-    tell_compared(
-        check,
-        *(ComparedCall(f"an object is asked {each}", each.problem) for each in earlier),
-        ComparedCall(f"{'then' if earlier else 'an object is asked'} {step}", step.problem, output),
-        ComparedCall(f"a new object is asked {step.said}", step.problem, expected),
-    )
 
 
 def _said(departure: str, step: Step) -> str:
     return f"{departure} in the answer to {step} by an object that answered"
-
-
-def _after(sequence: CallSequence, earlier: Sequence[Step], step: Step) -> Response:
-    """Return the response to a step of a new object that answered the earlier ones."""
-    function = sequence.new()
-    for each in earlier:
-        sequence.ask(function, each)
-    response = sequence.ask(function, step)
-    sequence.restore(function)
-    return response
 
 
 def _without_masks(
@@ -250,7 +222,7 @@ def _without_masks(
         for each in (earlier, step)
     ]
     if bare[1].problem is not step.problem:
-        found = _after(sequence, bare[:1], bare[1])
+        found = sequence.after(bare[:1], bare[1])
         if sequence.departure(bare[1], found):
             return bare[0], bare[1], found.answer
     return earlier, step, response.answer
@@ -272,7 +244,7 @@ def _cause(sequence: CallSequence, earlier: Step, step: Step, answer: Answer | N
     if keys[0] < keys[1]:
         return FIRST_SHORTER
     halved = earlier._replace(problem=altered.scaled_rows(earlier.problem, 0.5))
-    then = _after(sequence, (halved,), step).answer
+    then = sequence.after((halved,), step).answer
     alike = answer is not None and then is not None and not differs(answer, then)
     return LENGTH_KEPT if alike else FIRST_LONGER
 
@@ -293,7 +265,7 @@ def _depends_on_values(sequence: CallSequence, step: Step) -> bool:
     others = (
         step._replace(problem=altered.scaled_rows(step.problem, factor)) for factor in (0.5, 2)
     )
-    return any(sequence.departure(step, _after(sequence, (other,), step)) != "" for other in others)
+    return any(sequence.departure(step, sequence.after((other,), step)) != "" for other in others)
 
 
 def _overwritten(sequence: CallSequence, step: Step, response: Response) -> str:
@@ -329,22 +301,6 @@ def _overwriting(sequence: CallSequence, step: Step, others: Sequence[Step]) -> 
     return "several calls"
 
 
-def in_training(sequence: CallSequence) -> Iterator[str]:
-    """Yield that a layer in training answers otherwise, where it draws nothing.
-
-    Two answers that differ from each other are those of dropout, which other checks are about.
-    """
-    if not sequence.can_train:
-        return
-    step = sequence.this._replace(mode=TRAINING)
-    first, second = (_after(sequence, (), step) for _ in range(2))
-    if first.answer is None or second.answer is None or differs(first.answer, second.answer):
-        return
-    if departure := sequence.departure(step, first):
-        _tell_departure(sequence, (), step, first)
-        yield f"statelessness: {departure} in the answer{step.mode.said}."
-
-
 def rewritten_arrays(sequence: CallSequence) -> Iterator[str]:
     """Yield that an answer is kept by the identity of the arrays."""
     this, other = (each._replace(mode=sequence.mode) for each in (sequence.this, sequence.other))
@@ -356,7 +312,7 @@ def rewritten_arrays(sequence: CallSequence) -> Iterator[str]:
         second = sequence.make(call, other)
         departure = sequence.departure(other, second)
         if departure:
-            _tell_departure(sequence, (this,), other, second)
+            sequence.tell_departure((this,), other, second)
             yield f"statelessness: {departure} in the answer to {other}, {BY_IDENTITY}."
     sequence.restore(call.function)
 
@@ -370,7 +326,7 @@ def repeated_calls(sequence: CallSequence) -> Iterator[str]:
         if response.answer is None and number == 1:
             return
         if departure := sequence.departure(step, response):
-            _tell_departure(sequence, (step,) * (number - 1), step, response)
+            sequence.tell_departure((step,) * (number - 1), step, response)
             yield (
                 f"statelessness: {departure} in the answer to call {number} of {REPEATS} "
                 f"{COUNTED}, {step}."
@@ -394,6 +350,6 @@ def reloaded_weights(sequence: CallSequence) -> Iterator[str]:
     if departure := sequence.departure(step, response):
         old = sequence.expected(altered.with_weights_of(problem, earlier.problem))
         same = old is not None and response.answer is not None and not differs(old, response.answer)
-        _tell_departure(sequence, (earlier,), step, response, "weights reloaded")
+        sequence.tell_departure((earlier,), step, response, "weights reloaded")
         said = f"{step.mode.said}{f'; {OLD_WEIGHTS}' if same else ''}"
         yield f"weights reloaded: {departure} from a newly constructed layer{said}."

@@ -26,7 +26,8 @@ class TargetFacts:
     compiles each operation for each size, ``wider_input`` whether its input is twice as wide as its
     one head, and ``zero_rows`` whether its documentation promises 0 in rows that see no key.
     ``lost_trial`` says how a small call that should show how it is called ended its process.
-    ``padding_left_out``: a run does not judge its rows of padded queries where they alone are off.
+    ``padding_left_out``: a run does not judge its rows of padded queries where they alone are off;
+    ``mask_gradients``: its gradients are those of masks too.
     """
 
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class TargetFacts:
     zero_rows: bool = False
     lost_trial: str = ""
     padding_left_out: bool = False
+    mask_gradients: bool = True
 
     @property
     def one_length(self) -> bool:

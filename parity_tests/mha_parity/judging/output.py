@@ -54,7 +54,7 @@ class JudgeSettings:
 
     ``promised``: the target documents that masked rows are 0, which says nothing of no key at all.
     ``strict_padding``: rows of padded queries are judged as all others are; ``one_length``: queries
-    are the keys wherever there are as many.
+    are the keys wherever there are as many; ``mask_gradients``: those of masks have to be there.
     ``brief``: where an error is beyond what any order could allow, none is measured, and the bound
     is said to be allowed: the severity is the same, and the place that of the largest share of it.
     ``bounds``: note the rounding-error bound of each output, for a plot.
@@ -66,6 +66,7 @@ class JudgeSettings:
     promised: bool = False
     strict_padding: bool = False
     one_length: bool = False
+    mask_gradients: bool = True
     orders: tuple[EvalOrder, ...] = EVAL_ORDERS
     brief: bool = False
     bounds: bool = False

@@ -99,6 +99,7 @@ def settings_of(options: Options, candidate: Candidate) -> JudgeSettings:
         promised=promised,
         strict_padding=options.strict_padding,
         one_length=marks_positions(candidate),
+        mask_gradients=candidate.facts.mask_gradients,
         max_times_torch=options.max_times_torch,
         bounds=options.draw,
     )

@@ -5,22 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mha_parity.core.parameters import Role
 from mha_parity.targets.dropped_results import dropped_results
 from mha_parity.targets.masks.documented_rows import documents_zero_rows
 from mha_parity.targets.own_backward import own_backward
 from mha_parity.targets.stand_ins import imported_in_name
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from mha_parity.core.target_facts import TargetFacts
+    from mha_parity.targets.conventions.base import Convention
 
 
-def with_source_facts(facts: TargetFacts, subject: Any) -> TargetFacts:
-    """Return the facts with those that the source of a target and its documentation show."""
+OF_MASKS = frozenset({Role.MASK, Role.SCORE_BIAS})
+
+
+def source_facts(bound: Convention) -> TargetFacts:
+    """Return a target's facts with those that its source and its documentation show."""
+    subject, beside = bound.subject, getattr(bound, "beside", None)
+    masks = [p.name for p in bound.parameters if p.of == "call" and p.role in OF_MASKS]
     return replace(
-        facts,
-        own_backward=own_backward(subject),
+        bound.facts,
+        mask_gradients=beside is None or beside.has(masks),
+        own_backward=f"`{beside.name}` stands beside it" if beside else own_backward(subject),
         dropped=dropped_results(subject),
         not_installed=imported_in_name(subject),
         zero_rows=documents_zero_rows(subject),

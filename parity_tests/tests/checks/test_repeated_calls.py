@@ -50,8 +50,8 @@ class Sequence:
         self.calls += 1
         return SimpleNamespace(answer=None if self.calls == self.refuses else Count(self.calls))
 
-    def expected(self, _problem: object) -> None:
-        """Return that no other object was asked."""
+    def tell_departure(self, *_: object) -> None:
+        """Tell no problem: there is none."""
 
     def departure(self, _step: str, response: SimpleNamespace) -> str:
         """Return what differs."""

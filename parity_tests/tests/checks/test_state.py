@@ -354,7 +354,7 @@ def test_a_layer_that_is_given_as_it_is_answers_the_problem_itself(
         def ask(self, *_: object) -> bool:
             return True
 
-        new = restore = expected = ask
+        after = expected = ask
 
     monkeypatch.setattr(state, "CallSequence", Sequence)
     monkeypatch.setattr(state, "small_problem", lambda *_: "small")

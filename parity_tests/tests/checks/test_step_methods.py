@@ -6,7 +6,12 @@ import pytest
 
 from mha_parity.checks import cached_rows
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.conventions.step_methods import ROW_BY_ROW, UNTRIED, step_methods
+from mha_parity.targets.conventions.step_methods import (
+    OF_MORE,
+    ROW_BY_ROW,
+    UNTRIED,
+    step_methods,
+)
 from mha_parity.targets.methods import BY_STEP
 from subject_checks import checks_of, load_subject
 
@@ -37,6 +42,13 @@ def test_what_is_no_step_of_a_sequence_is_said() -> None:
     assert UNTRIED.format("step") in other.notes
     assert [] == list(step_methods(load_subject("step_methods.py:Descends")))
     assert not any("`step`" in note for note in judged("Descends").notes)
+
+
+def test_a_step_of_further_arguments_is_said_to_be_judged_by_itself() -> None:
+    """Kills a method with a cache that no word says is untried; by itself its cache is asked."""
+    assert OF_MORE.format("step", "StepsWithCache") in judged("StepsWithCache").notes
+    alone = judged("StepsWithCache.step")
+    assert "`cache`: takes what a call on the rows before returned" in " ".join(alone.notes)
 
 
 def test_a_class_without_a_call_is_called_by_its_step() -> None:

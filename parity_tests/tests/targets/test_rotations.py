@@ -70,6 +70,16 @@ def test_rows_behind_kept_ones_are_asked_with_their_own_table() -> None:
     assert {"rows with a cache"} == {each.check_result.check for each in verdict.failures}
 
 
+def test_rows_behind_a_cache_are_asked_with_a_table_of_all_rows() -> None:
+    """Kills a table of the new rows alone, of which such a layer finds none behind its cache."""
+    verdict = judged("SlicesFromTheTop")
+    assert Outcome.FAIL is verdict.outcome, verdict.sentence
+    assert {"rows with a cache"} == {each.check_result.check for each in verdict.failures}
+    right = judged("Slices")
+    assert Outcome.PASS is right.outcome, right.sentence
+    assert Status.TRIED is {p.name: p.status for p in right.parameters}["cache"]
+
+
 def test_float64_is_left_out_where_the_rotation_alone_computes_in_float32() -> None:
     """Rotations are not judged; a softmax in float32 beside one stays a finding."""
     verdict = judged("InFloat32")

@@ -17,6 +17,7 @@ class CacheUse:
     ``parameters`` take it, none where the object keeps it; ``switches`` are True; ``first_row``
     get the number of rows before. ``begun`` is what the first call is passed: "" for the default,
     or the container that the target fills. ``places`` are those of the cache in what is returned.
+    ``whole_tables``: a table of positions has rows for those before the call's, too.
     ``method`` is the one of the object that takes a row more, (N, E) where ``flat``; "" for calls.
     """
 
@@ -27,6 +28,7 @@ class CacheUse:
     places: tuple[int, ...] = ()
     method: str = ""
     flat: bool = False
+    whole_tables: bool = False
 
     @property
     def kept_inside(self) -> bool:

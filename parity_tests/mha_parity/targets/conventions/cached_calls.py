@@ -26,10 +26,17 @@ from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.cache_use import CacheUse
-from mha_parity.targets.conventions.calls import target_errors, with_arguments
+from mha_parity.targets.conventions.calls import method_of, owner_of, target_errors, with_arguments
 from mha_parity.targets.conventions.canonical_layout import without_names
 from mha_parity.targets.conventions.resets import forgetting_methods
-from mha_parity.targets.conventions.step_methods import ROW_BY_ROW, UNTRIED, step_methods, stepped
+from mha_parity.targets.conventions.step_methods import (
+    OF_MORE,
+    ROW_BY_ROW,
+    UNTRIED,
+    step_methods,
+    stepped,
+    steps_of_more,
+)
 from mha_parity.targets.fit.map_sizes import is_annotated
 from mha_parity.targets.fit.roles import counts_rows_before
 from mha_parity.targets.parameters import role
@@ -92,10 +99,9 @@ class CachedCalls:
 
     def forget(self) -> None:
         """Have the object forget the sequence so far, by its methods for that."""
-        layer = getattr(self.function, "__self__", self.function)
         with target_errors():
-            for name in forgetting_methods(type(layer)):
-                getattr(layer, name)()
+            for name in forgetting_methods(type(owner_of(self.function))):
+                method_of(self.function, name)()
 
     def without_cache(self, problem: Problem) -> Array:
         """Return what the object answers to a call without a cache."""
@@ -107,6 +113,9 @@ class CachedCalls:
         given: dict[str, Any] = dict.fromkeys(self.use.switches, True)
         given |= dict.fromkeys(self.use.first_row, before)
         given |= dict(zip(self.use.parameters, cache, strict=False))
+        tables_of = getattr(self.bound, "tables_of_positions", None)
+        if self.use.whole_tables and tables_of is not None:
+            given |= tables_of(problem, before + problem.case.queries)
         if problem.is_causal:  # of a single row too, which the rule hides nothing from
             given |= dict.fromkeys(causal_by_default(self.bound), True)
         call = self.bound.prepare(problem)
@@ -145,6 +154,9 @@ def use_cache_of(bound: Convention) -> None:
     bound.cache = find_cache(bound, raised)
     if bound.cache is None:
         bound.cache = _find_method(bound)
+    others = steps_of_more(bound.subject)
+    kind = getattr(bound.subject, "__name__", "")
+    bound.remarks = (*bound.remarks, *(OF_MORE.format(name, kind) for name in others))
     if bound.cache is not None and not bound.cache.method:
         masks = {*bound.offer["padding"], *bound.offer["attn"]} - {"none", "causal"}
         limit = f", {UNMASKED}" * bool(masks) + f", {ONE_ROW}" * _takes_one_row(bound, bound.cache)
@@ -160,6 +172,8 @@ def find_cache(bound: Convention, raised: list[str]) -> CacheUse | None:
     gets what calls with a returned cache raised.
     """
     uses = list(_uses(bound))
+    if uses and any(p.role is Role.POSITIONS for p in bound.parameters):
+        uses += [replace(use, whole_tables=True) for use in uses]
     case = _small_case(bound) if uses else None
     if case is None:
         return None

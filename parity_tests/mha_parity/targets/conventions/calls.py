@@ -42,6 +42,9 @@ def before_call_hook(call: Call) -> None:
 # torch's flex_attention raises it on a CPU where any of its inputs may have a gradient.
 NO_BACKWARD = "does not support backward on CPU"
 NO_AUTOGRAD = "called under torch.no_grad(): it raises on a CPU where an input may have a gradient."
+# The attribute of a function that is called with other numbers of its module than it has: what
+# makes such a function of another one.
+SAME_NUMBERS = "with_same_numbers"
 # Whether calls of JAX's arrays are made operation by operation.
 _as_they_stand: ContextVar[bool] = ContextVar("as_they_stand", default=False)
 
@@ -54,6 +57,25 @@ def as_they_stand(*, on: bool) -> Iterator[None]:
         yield
     finally:
         _as_they_stand.reset(token)
+
+
+def owner_of(function: Callable[..., Any]) -> Any:
+    """Return the object that a call's function is a method of, or is itself."""
+    return getattr(function, "__self__", function)
+
+
+def method_of(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a method of the object of a call's function, with the same numbers of its module.
+
+    Raises
+    ------
+    AttributeError
+        The object has none of this name.
+
+    """
+    method: Callable[..., Any] = getattr(owner_of(function), name)
+    with_same = getattr(function, SAME_NUMBERS, None)
+    return method if with_same is None else with_same(method)
 
 
 def with_arguments(
@@ -165,7 +187,7 @@ class Call:
         before_call_hook(self)
         with target_errors(bfloat16=any(x.dtype.name == "bfloat16" for _, x in self.given)):
             if self.reset:
-                getattr(self.function, self.reset)()
+                method_of(self.function, self.reset)()
             if self.compiles and not _as_they_stand.get():
                 with suppress(Exception):  # then it is made as it stands
                     if isinstance(self.function, JaxVJP):

@@ -259,6 +259,7 @@ class Fitted(SearchedCalls):
         """Look what it hides by itself; other layouts, empty axes, weights, wider values."""
         self._look()
         case = self.trial_case()
+        self.settle_backward(case)
         self._narrow(case)
         look_at_one_head(self)
         yield from self._other_layout()
@@ -278,8 +279,7 @@ class Fitted(SearchedCalls):
             empty.append(case.replace(inputs="cross", keys=0))
         empty += [case.replace(batch=0)] if case.layout != "unbatched" else []
         yield FeatureProbe("size", "empty", tuple(empty))
-        converted = self.takes_torchs and self.converts
-        if reason := no_gradients(self.subject, self.how, self.library, converted=converted):
+        if reason := no_gradients(self.subject, self.how, self.library, **self.gradient_facts):
             self.reasons["gradients", "yes"] = reason
         else:
             several = [case.replace(gradients="yes", inputs=each) for each in self.offer["inputs"]]

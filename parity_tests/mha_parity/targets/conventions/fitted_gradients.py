@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.packed_inputs import PackedInput
     from mha_parity.targets.fit.weights import Slot
 
+    Pull = Callable[[Any], dict[str, Any]]  # from what a call returned to gradients by name
     # Where an array's entries come from, and the tensor that was passed.
     WeightLeaf = tuple[Slot, Any]
 
@@ -43,13 +44,16 @@ FIRST_ROWS = "its first row alone is a query, and other rows were asked in sampl
 PARTIAL = "it has no weights of its own for some of q, k and v"
 
 
-def no_gradients(subject: object, how: Interpretation, library: Library, *, converted: bool) -> str:
+def no_gradients(
+    subject: object, how: Interpretation, library: Library, *, converted: bool, beside: bool
+) -> str:
     """Return why a target called so is not asked for gradients; "" where it is.
 
-    ``converted``: a method of its own takes over torch's weights, it is unknown to where.
+    ``converted``: a method of its own takes over torch's weights, it is unknown to where;
+    ``beside``: a function beside it computes them.
     """
     own = getattr(library, "differentiates", callable(getattr(subject, "backward", None)))
-    if library.name not in DIFFERENTIATE and not own:
+    if library.name not in DIFFERENTIATE and not (own or beside):
         return NOT_CALLED.format("vjp") if hasattr(subject, "vjp") else NONE_OFFERED
     if converted:
         return CONVERTED
@@ -72,12 +76,14 @@ def with_fitted_gradients(
     packed: PackedInput | None = None,
     layer: Any = None,
     inputs: Sequence[str] = (),
+    beside: Callable[[Call, Any], Pull] | None = None,
 ) -> Call:
     """Return a call with the way to its gradients, where its case asks for them.
 
     ``lay`` turns canonical rows into the target's and ``canonical`` turns them back; ``output_of``
     finds the output in what is returned. ``packed`` says how one array holds several inputs.
     ``layer`` may have a `backward` of its own, and ``inputs`` are those of the call in their order.
+    ``beside`` returns, of a call and a cotangent, how a function beside the target computes them.
     """
     problem = arguments.problem
     if problem.case.gradients == "no":
@@ -96,7 +102,9 @@ def with_fitted_gradients(
         matrices, biases = (parts_of(problem, slots, bias=bias) for bias in (False, True))
         return rows | as_state_dict(problem, matrices, biases)
 
-    if arguments.library.name in DIFFERENTIATE:
+    if beside is not None:
+        called, pull = call, beside(call, given)
+    elif arguments.library.name in DIFFERENTIATE:
         called, pull = differentiated(call, arguments, given, leaves, output_of)
     else:
         paths = {f"weight {place}": slot.path for place, (slot, _) in enumerate(held)}

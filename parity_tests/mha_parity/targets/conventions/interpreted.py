@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,11 +30,11 @@ from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH, Int
 from mha_parity.targets.conventions.returned_weights import weights_switches
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
-from mha_parity.targets.fit.argument_meanings import LayerSizes
+from mha_parity.targets.fit.argument_meanings import LENGTH, LayerSizes
 from mha_parity.targets.fit.build import called_with_globals
-from mha_parity.targets.fit.identity_rotations import ODD_WIDTH
+from mha_parity.targets.fit.identity_rotations import ODD_WIDTH, rotation_by_nothing
 from mha_parity.targets.fit.interpretation import OF_HEADS
-from mha_parity.targets.fit.names_in_code import numbers_read, sizes_read
+from mha_parity.targets.fit.names_in_code import lengths_in_calls, numbers_read, sizes_read
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import ROWS
 from mha_parity.targets.parameters import role
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.fitted_gradients import Pull
     from mha_parity.targets.fit.weights import WeightArgument
 
 # An input that is added to the output rounds it. So the last weights are this much larger, which
@@ -68,6 +69,15 @@ class InterpretedCalls(InterpretedLayers):
         roles = self.how.roles
         return (*roles.none, *dict((*roles.rotations, *roles.states)))
 
+    def tables_of_positions(self, problem: Problem, rows: int) -> dict[str, Any]:
+        """Return the tables of positions of a call for as many rows, which turn nothing."""
+        case = problem.case.replace(queries=rows)
+        array = self.library.from_numpy
+        return {
+            name: rotation_by_nothing(form, case, problem.dtype, array)
+            for name, form in self.how.roles.rotations
+        }
+
     @property
     def sizes_of_module(self) -> dict[str, str]:
         """The numbers of its module that it reads in place of sizes of its own, by meaning."""
@@ -77,6 +87,12 @@ class InterpretedCalls(InterpretedLayers):
         if made.has("heads", "head_dim"):
             return {}
         return sizes_read(self.subject, of_heads=made.has("width"))
+
+    @cached_property
+    def _lengths_of_module(self) -> dict[str, str]:
+        """The lengths of its module that a class is built by and reads in its calls."""
+        made = self.how.construction
+        return {} if made is None else lengths_in_calls(self.subject)
 
     def prepare(self, problem: Problem) -> Call:
         """Return the call with everything where the interpretation has it.
@@ -136,7 +152,11 @@ class InterpretedCalls(InterpretedLayers):
         values |= self._layout_switch(case.layout)
         kv_heads = case.kv_heads_count
         width, samples = problem.query.shape[-1], case.batch
-        sizes = LayerSizes(width, problem.num_heads, kv_heads=kv_heads, samples=samples)
+        made = self.how.construction
+        length = LENGTH if made is None else made.length_for(case.queries, case.keys)
+        sizes = LayerSizes(
+            width, problem.num_heads, kv_heads=kv_heads, samples=samples, length=length
+        )
         values |= roles.sized(sizes)
         if problem.given_scale is not None:
             values[self.scale_parameter] = problem.given_scale
@@ -145,7 +165,7 @@ class InterpretedCalls(InterpretedLayers):
         function = self.subject
         if layer is not None:
             function = layer if callable(layer) else forward(layer)
-        if numbers := self.sizes_of_module:
+        if numbers := self.sizes_of_module | self._lengths_of_module:
             function = called_with_globals(function, self.subject, numbers, sizes)
         function = arguments.read_back(function)
         args, kwargs = positional_and_keyword(self._named[1], values)
@@ -156,7 +176,13 @@ class InterpretedCalls(InterpretedLayers):
             call, arguments, self.weight_leaves, self._lay(problem),
             partial(self._canonical, problem), partial(self._output_tensor, problem),
             roles.packed, layer, [role for name, role in roles.inputs if name in values],
+            self.pull_of(problem),
         )  # fmt: skip
+
+    def pull_of(self, problem: Problem) -> Callable[[Call, Any], Pull] | None:
+        """Return what a function beside the target computes gradients by; None without one."""
+        del problem
+        return None
 
     def _inputs(self, problem: Problem, arguments: Arguments) -> dict[str, Any]:
         """Return what the parameters of the inputs get."""

@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.base import Convention, FeatureProbe
 
 WHOLE_TILES = 128  # rows, which most tiles divide: those of other lengths may be left out
+MASKS = frozenset({"attn", "padding"})
 NARROWER = {"float64": DTYPES[1:], "float32": DTYPES[2:]}
 
 
@@ -64,7 +65,8 @@ def probe_offer(convention: Convention) -> None:
     failing = set[tuple[str, str]]()  # what is offered all the same: the run says how it fails
     for probe in convention.probes():
         held = convention.offer[probe.axis]
-        shown = [accepts(convention, _in_trial_dtype(convention, case)) for case in probe.cases]
+        asked = (_in_trial_dtype(convention, case) for case in _cases_of(convention, probe))
+        shown = [accepts(convention, case) for case in asked]
         reasons = [each.reason for each in shown if not each.offered]
         if not reasons or (probe.demanded and not any(map(_is_refusal, reasons))):
             convention.offer = convention.offer | {probe.axis: (*held, probe.value)}
@@ -88,6 +90,16 @@ def probe_offer(convention: Convention) -> None:
     find_log_sum_exp(convention)
     if convention.masks is not None:
         convention.masks = convention.masks.with_raising_integers()
+
+
+def _cases_of(convention: Convention, probe: FeatureProbe) -> tuple[Case, ...]:
+    """Return the cases of a probe, with gradients too where a function beside the target has them.
+
+    What its forward function takes, its backward function may not.
+    """
+    if getattr(convention, "beside", None) is None:
+        return probe.cases
+    return (*probe.cases, *(case.replace(gradients="yes") for case in probe.cases))
 
 
 def _is_refusal(reason: str) -> bool:
@@ -140,7 +152,7 @@ def _try_claims(convention: Convention, failing: AbstractSet[tuple[str, str]]) -
     What answers stays offered, right or wrong: that is for the run to judge. Every claim is tried,
     at most one for each value of an axis: under a limit of time what is offered, and the verdict
     with it, would depend on the load of the machine. What is known to be ``failing`` stays, and so
-    do sizes of one that no exception refuses.
+    do sizes of one that no exception refuses, and masks of which a documented shape raises.
     """
     plain = _plain(convention)
     if _raised(convention, plain):
@@ -154,7 +166,9 @@ def _try_claims(convention: Convention, failing: AbstractSet[tuple[str, str]]) -
         case = claimed.replace(batch=1) if single else claimed
         case = case.replace(keys=case.queries) if takes_one_length(convention.reasons) else case
         reason = _raised(convention, case) or _other_meaning(convention, case, axis)
-        if reason and not (axis == "size" and _is_mistake(convention, case, value, reason)):
+        documented = axis in MASKS and convention.masks and convention.masks.documented_raises
+        mistake = axis == "size" and _is_mistake(convention, case, value, reason)
+        if reason and not (documented or mistake):
             left = tuple(each for each in convention.offer[axis] if each != value)
             convention.offer = convention.offer | {axis: left}
             convention.reasons[axis, value] = reason

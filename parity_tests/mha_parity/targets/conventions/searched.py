@@ -12,7 +12,7 @@ from mha_parity.core.candidate import Answer, TargetError
 from mha_parity.core.compare import as_float64
 from mha_parity.core.features import ODD_HEADS
 from mha_parity.targets.conventions.base import NEARLY_KEYS
-from mha_parity.targets.conventions.interpreted import InterpretedCalls
+from mha_parity.targets.conventions.calls_beside import CallsBeside
 from mha_parity.targets.conventions.optional_arguments import without_unread_pair
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, function_interpretations
@@ -70,7 +70,7 @@ def is_unexplained(raised: str) -> bool:
     return not (FOREIGN_ARRAY.search(raised) or NOTHING in raised)
 
 
-class SearchedCalls(InterpretedCalls):
+class SearchedCalls(CallsBeside):
     """Calls by the interpretation that small problems show.
 
     ``layers`` are the ways to build a class, None of a function.

@@ -16,7 +16,7 @@ from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.attended_axis import BATCH_FIRST, mixes_samples
 from mha_parity.targets.conventions.base import FeatureProbe
-from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
+from mha_parity.targets.conventions.calls import Arguments, Call, owner_of, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, only_sample
 from mha_parity.targets.conventions.dropout_argument import generator_argument
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
@@ -183,7 +183,7 @@ class TorchModule(InstanceCalls):
 
     def not_saved(self, problem: Problem, call: Call) -> str:
         """Name an entry of the state dict that differs from what was loaded; "" if none does."""
-        layer = getattr(call.function, "__self__", call.function)
+        layer = owner_of(call.function)
         saves = getattr(layer, "state_dict", None)
         if self.path is not None or not callable(saves):
             return ""

@@ -66,7 +66,8 @@ def _by_name(named: Sequence[inspect.Parameter], call: Call) -> Iterator[tuple[s
 def _function(subject: Any, call: Call, name: str) -> str:
     """Return what is called: the target, its layer, or a method of that."""
     owner = getattr(call.function, "__self__", None)
-    is_method = isinstance(subject, type) and isinstance(owner, subject)
+    is_itself = inspect.unwrap(call.function) is owner  # a layer that is called
+    is_method = isinstance(subject, type) and isinstance(owner, subject) and not is_itself
     return f"{name}.{call.function.__name__}" if is_method else name
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.conventions.calls import target_errors
+from mha_parity.targets.conventions.calls import SAME_NUMBERS, owner_of, target_errors
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.bypass import bypassed
 from mha_parity.targets.fit.configurations import with_value
@@ -280,14 +280,28 @@ def with_globals(kind: Any, meanings: dict[str, str], sizes: LayerSizes) -> Iter
 def called_with_globals(
     function: Callable[..., Any], subject: Any, meanings: dict[str, str], sizes: LayerSizes
 ) -> Callable[..., Any]:
-    """Return a function that is called with the numbers of its subject's module at these sizes."""
+    """Return a function that is called with the numbers of its subject's module at these sizes.
+
+    That of a layer is one of its object still, as a bound method is, and so are other methods of
+    the object that ``method_of`` finds.
+    """
 
     @wraps(function, updated=())  # of a layer its attributes are no function's
     def called(*args: Any, **kwargs: Any) -> Any:
         with with_globals(subject, meanings, sizes):
             return function(*args, **kwargs)
 
+    if not inspect.isfunction(function):
+        same = _same_numbers(subject, meanings, sizes)
+        vars(called).update({"__self__": owner_of(function), SAME_NUMBERS: same})
     return called
+
+
+def _same_numbers(
+    subject: Any, meanings: dict[str, str], sizes: LayerSizes
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what makes a function of one that is called with these numbers."""
+    return lambda method: called_with_globals(method, subject, meanings, sizes)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES, WIDTH
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit.documented_text import documented_text
 
 _SENTENCE = re.compile(r"(?<=[.;])\s+|\n\s*\n|\n\s*[-*]\s")
 
@@ -169,11 +170,11 @@ def documentation(subject: Any) -> str:
     documented = [subject]
     if isinstance(subject, type):
         documented += [getattr(subject, "__init__", None), forward(subject)]
-    texts = [inspect.getdoc(each) or "" for each in documented]
+    texts = [documented_text(each) for each in documented]
     scope = vars(inspect.getmodule(subject) or object)
     named = [_REFERS.fullmatch(line.strip()) for text in texts for line in text.splitlines()]
     referred = (scope.get(found["name"]) for found in named if found is not None)
-    texts += [inspect.getdoc(each) or "" for each in referred if each is not None]
+    texts += [documented_text(each) for each in referred if each is not None]
     return "\n\n".join(texts)
 
 

@@ -111,11 +111,14 @@ def _may_hold_arrays(value: Any) -> bool:
 
 
 def _items(holder: Any) -> list[tuple[str, Any]]:
+    """Return what an object holds, by name; what equinox declares as static is no weight."""
     if isinstance(holder, dict):
         return [(str(name), value) for name, value in holder.items()]
     if isinstance(holder, list | tuple):
         return [(str(place), value) for place, value in enumerate(holder)]
-    return list(getattr(holder, "__dict__", {}).items())
+    declared = getattr(type(holder), "__dataclass_fields__", {})
+    static = {name for name, each in declared.items() if each.metadata.get("static")}
+    return [each for each in getattr(holder, "__dict__", {}).items() if each[0] not in static]
 
 
 def set_array(layer: Any, path: str, value: Any) -> None:

@@ -40,20 +40,46 @@ def globals_read(kind: type) -> Mapping[str, str]:
     `constants.n_embd`. What is decorated is not followed: what is compiled has read its numbers.
     """
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
-    seen: set[str] = set()
+    seen = {name for names in _names_by_method(kind, scope).values() for name in names}
+    numbers = {n for n in seen if type(number_of(scope, n)) in {int, float}}
+    known = {n: meanings(n.rpartition(".")[2])[:1] for n in numbers}
+    return {n: meant[0] for n, meant in known.items() if meant and meant[0] != "zero"}
+
+
+def lengths_in_calls(kind: type) -> dict[str, str]:
+    """Return the lengths of a module that a class is built by and its calls read too, by meaning.
+
+    One that calls alone read may be the size of a tile, which stays as it is.
+    """
+    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
+    names = _names_by_method(kind, scope)
+    built = names.pop("__init__", set())
+    called = {name for each in names.values() for name in each}
+    found = {name for name, meaning in globals_read(kind).items() if meaning == "length"}
+    return dict.fromkeys(sorted(found & built & called), "length")
+
+
+def _names_by_method(kind: type, scope: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return the names that methods of a class, and what they call in its module, read.
+
+    By the names of these: methods of one name in several classes have their names together.
+    """
+    found: dict[str, set[str]] = {}
     bases = (each for each in kind.__mro__ if each.__module__ == kind.__module__)
-    todo = [method for each in bases for method in vars(each).values()]
+    todo = [each for base in bases for each in vars(base).items()]
+    seen: set[str] = set()
     while todo:
-        for name in set(_names(getattr(todo.pop(), "__code__", None))) - seen:
+        method, function = todo.pop()
+        names = set(_names(getattr(function, "__code__", None)))
+        found.setdefault(method, set()).update(names)
+        for name in names - seen:
             seen.add(name)
             value = scope.get(name)
             # What else a module holds may answer any attribute, or raise.
             followed = isinstance(value, type) or inspect.isfunction(value)
             if followed and value.__module__ == kind.__module__:
-                todo += vars(value).values() if isinstance(value, type) else [value]
-    numbers = {n for n in seen if type(number_of(scope, n)) in {int, float}}
-    known = {n: meanings(n.rpartition(".")[2])[:1] for n in numbers}
-    return {n: meant[0] for n, meant in known.items() if meant and meant[0] != "zero"}
+                todo += vars(value).items() if isinstance(value, type) else [(name, value)]
+    return found
 
 
 def number_of(scope: Mapping[str, Any], name: str) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES
 from mha_parity.targets.fit.documented_layout import documentation
+from mha_parity.targets.fit.documented_text import documented_text
 from mha_parity.targets.masks.experiment import SILENT
 from mha_parity.targets.masks.mask_format import ADDED, SHAPES, MaskContent
 
@@ -132,7 +133,13 @@ _WITHIN = re.compile(
     r"|internal)",
     re.IGNORECASE,
 )
-_ADDED_TO = re.compile(r"\badd(ed|s|itive)? to the (\w+ )?(scores?|logits)\b", re.IGNORECASE)
+# But not what is said of the shapes that callers may pass.
+_OF_CALLERS = re.compile(
+    r"\b(add(ed|s|itive)?|appl(y|ies|ied)) to (\w+ ){0,2}(scores?|logits)\b"
+    r"|\bbroadcastable to(?=\s?[(\[])",
+    re.IGNORECASE,
+)
+_ANY_BEFORE = re.compile(r"(?<=broadcastable to )([(\[])\.\.\.,\s*", re.IGNORECASE)
 # What is said of several masks at once.
 _ALL_MASKS = re.compile(
     r"\b(?:both|all|each|two)\b[^.]*\bmasks\b[^.]*(?=\.|$)"
@@ -151,7 +158,7 @@ def documented_hides(
     `True` (``by_true``; of a mask of queries it may be said of rows).
     """
     for each in (entry, subject, getattr(subject, "__init__", None)):
-        text = inspect.getdoc(each) or ""
+        text = documented_text(each)
         said = _meanings_in(_said(text, name))
         if not said and "mask" in name.lower() and (every := _ALL_MASKS.search(text)):
             said = _meanings_in(every["of_booleans"] or every[0])
@@ -171,7 +178,7 @@ def documented_added(subject: Any, name: str) -> bool:
 
     Of booleans it says nothing then; in an entry of its own, or in a sentence that it begins.
     """
-    text = inspect.getdoc(subject) or ""
+    text = documented_text(subject)
     begun = re.search(rf"(?:^|[.;\n]\s*)[`*]*{re.escape(name)}[`*]* (?:is|are) [^.]*", text)
     said = _said(text, name) or (begun[0] if begun else "")
     return bool(_ADDED.search(said)) and not _BOOLEANS.search(said)
@@ -284,10 +291,11 @@ def demanded_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
 
     Of several those of unlike numbers of axes in which queries and keys have words of their own:
     shapes of several layouts, of the scores, or that are made within the call, are not demanded.
+    What is broadcastable to (..., L, S) may be (L, S).
     """
-    said = _said_by_both(subject, entry, name)
+    said = _ANY_BEFORE.sub(r"\1", _said_by_both(subject, entry, name))
     shapes = _shapes_by_words(said)
-    if _WITHIN.search(_ADDED_TO.sub(" ", said)) or len({*map(len, shapes)}) < len(shapes):
+    if _WITHIN.search(_OF_CALLERS.sub(" ", said)) or len({*map(len, shapes)}) < len(shapes):
         return ()
     if len(shapes) == 1:
         return tuple(shapes)
@@ -345,7 +353,7 @@ def _annotation(entry: Any, name: str) -> str:
 
 def _said_by_both(subject: Any, entry: Any, name: str) -> str:
     """Return what the documentation of a call, and then of its target, says of one parameter."""
-    return " ".join(_said(inspect.getdoc(each) or "", name) for each in (entry, subject))
+    return " ".join(_said(documented_text(each), name) for each in (entry, subject))
 
 
 def _said(text: str, name: str) -> str:

@@ -83,6 +83,11 @@ class MaskPlan:
         read_twice = [way for way in ways if _fits_two_readings(way, problem)]
         return rng.choice(read_twice or ways)
 
+    @property
+    def documented_raises(self) -> bool:
+        """Whether a mask raises in a shape that its documentation has."""
+        return any(each.raising for found in self.by_layout.values() for each in found)
+
     def with_raising_integers(self) -> MaskPlan:
         """Return the plan of the cases, which pass promised integers that raise too."""
         by_layout = {
