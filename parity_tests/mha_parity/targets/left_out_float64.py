@@ -16,7 +16,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.counterpart import first_part_without
 from mha_parity.targets.fit.argument_meanings import LayerSizes
-from mha_parity.targets.fit.documented_layout import documented_sentences
+from mha_parity.targets.fit.documented_layout import documented_sentences, module_sentences
 from mha_parity.targets.fit.layer_arrays import leaves
 from mha_parity.targets.fit.search import attention_in_float64, small_case, trial_problem
 from mha_parity.targets.fit.without_counterpart import parts_without_counterpart
@@ -51,9 +51,15 @@ _OF_ALL = re.compile(r"\b(always|float64|double|whatever|regardless)\b", re.IGNO
 
 
 def documents_float32(subject: Any) -> bool:
-    """Return whether a documentation says that float32 is computed in, and not of half alone."""
+    """Return whether a documentation says that float32 is computed in, and not of half alone.
+
+    That of its module is about other things too: there it has to say so of all dtypes.
+    """
     found = filter(_IN_FLOAT32.search, documented_sentences(subject))
-    return any(_OF_ALL.search(each) or not _OF_HALF.search(each) for each in found)
+    of_module = filter(_IN_FLOAT32.search, module_sentences(subject))
+    return any(_OF_ALL.search(each) or not _OF_HALF.search(each) for each in found) or any(
+        map(_OF_ALL.search, of_module)
+    )
 
 
 def leave_out_float64(bound: Convention) -> None:

@@ -13,7 +13,7 @@ from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.grouped_heads import NO_GROUPS, TILES
 from mha_parity.targets.load import load
-from subject_checks import SUBJECTS
+from subject_checks import SUBJECTS, check_subject
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +75,19 @@ def test_what_groups_nothing_is_not_asked_for_it(name: str, reason: str) -> None
     bound = bind(load(f"{FILE}:{name}"))
     assert ("equal",) == bound.offer["kv_heads"]
     assert reason in bound.reasons["kv_heads", "fewer"]
+
+
+def test_what_the_module_documents_is_read() -> None:
+    """Of the order of heads, and of float32: kills documentation of the target alone."""
+    for name in ("attention", "Striped"):
+        right = check_subject(f"documented_by_module.py:{name}", cases=60)
+        assert Outcome.PASS is right.outcome, right.sentence
+        left = {each.value: each.reason for each in right.features if each.status == "not offered"}
+        assert TILES == left["fewer"]
+        assert "float64" in left
+    for name in ("unscaled", "Reversed"):
+        wrong = check_subject(f"documented_by_module.py:{name}", cases=60)
+        assert Outcome.FAIL is wrong.outcome, wrong.sentence
 
 
 def test_heads_that_are_in_no_tiles_as_documented_fail() -> None:

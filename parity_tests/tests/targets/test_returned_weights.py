@@ -152,6 +152,7 @@ def test_weights_that_are_not_as_documented_fail(target: str) -> None:
         ("weights [batch, num_heads, key_len, query_len]", "NHSL"),
         ("attention maps (N, T, T, heads)", "NLSH"),
         ("weights (H, B, N, N)", "HNLS"),
+        ("attention weights (heads, batch, S, S)", "HNLS"),
         ("mask of shape (H, N, L, S)", ""),
         ("weights (H, N, L, S), averaged weights (N, H, L, S)", ""),
         ("weights (H, N, L)", ""),

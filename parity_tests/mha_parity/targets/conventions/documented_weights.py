@@ -60,6 +60,7 @@ def _axes(words: list[str]) -> str:
     ]
     for one, other in itertools.permutations("LS"):
         if axes.count(one) == 2 and other not in axes:
-            axes[axes.index(one)], axes[axes.index(one, axes.index(one) + 1)] = "L", "S"
+            first = axes.index(one)
+            axes[first], axes[axes.index(one, first + 1)] = "L", "S"
             break
     return "".join(axes) if sorted(axes) == sorted(WEIGHTS_AXES) else ""

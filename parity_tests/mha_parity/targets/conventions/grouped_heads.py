@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.base import FeatureProbe
@@ -71,8 +73,34 @@ def grouped_probes(convention: InterpretedCalls, case: Case) -> Iterator[Feature
         layer = convention.new(how.construction, sizes, **dict.fromkeys(named, KV_HEADS))
     except CandidateError:
         return
-    if _keeps_fewer_heads(layer, how.slots, fewer):
+    if not _keeps_fewer_heads(layer, how.slots, fewer):
+        return
+    if documents_tiles(convention.subject) and _projects_to_tiles(convention, fewer):
+        convention.reasons["kv_heads", "fewer"] = TILES
+    else:
         yield FeatureProbe("kv_heads", "fewer", (fewer,))
+
+
+def _projects_to_tiles(convention: InterpretedCalls, case: Case) -> bool:
+    """Return whether query head h of a layer with projections reads key head h % Hkv."""
+    problem = make_problem(case)
+
+    def tiled(array: Array | None) -> Array | None:
+        if array is None:
+            return None
+        share = HEADS // KV_HEADS  # a problem has each key head once for each query head of it
+        blocks = array.reshape(HEADS, -1, *array.shape[1:])[::share]
+        return np.concatenate([blocks] * share).reshape(array.shape)
+
+    names = ("w_k", "w_v", "b_k", "b_v")
+    arrays: dict[str, Any] = {name: tiled(getattr(problem, name)) for name in names}
+    equal = problem.replace(case=case.replace(kv_heads_count=0), **arrays)
+    try:
+        output = convention(problem).output
+    except CandidateError:
+        return False
+    expected = attention_in_float64(equal, causal=case.attn == "causal")
+    return output.shape == expected.shape and is_rounding(output, expected)
 
 
 def look_at_one_head(convention: InterpretedCalls) -> None:

@@ -135,8 +135,7 @@ def documents_one_length(subject: Any) -> bool:
 
 def documents_multiples(subject: Any) -> bool:
     """Return whether a class or function, or its module, documents lengths as multiples."""
-    module = getattr(inspect.getmodule(subject), "__doc__", None)
-    text = f"{module or ''}\n\n{documentation(subject)}"
+    text = _with_module(subject)
     sentences = (" ".join(each.split()) for each in re.split(r"(?<=[.;])\s|\n\s*\n", text))
     return any(map(_limits_lengths, sentences))
 
@@ -158,8 +157,13 @@ def names_plane(subject: Any) -> bool:
 
 
 def documents_tiles(subject: Any) -> bool:
-    """Return whether a class or function documents that query head h reads key head h % Hkv."""
-    return _TILES.search(documentation(subject)) is not None
+    """Return whether a target, or its module, says that query head h reads key head h % Hkv."""
+    return _TILES.search(_with_module(subject)) is not None
+
+
+def _with_module(subject: Any) -> str:
+    """Return what the module of a class or function documents, and what that does."""
+    return f"{documented_text(inspect.getmodule(subject))}\n\n{documentation(subject)}"
 
 
 def documentation(subject: Any) -> str:
@@ -176,6 +180,12 @@ def documentation(subject: Any) -> str:
     referred = (scope.get(found["name"]) for found in named if found is not None)
     texts += [documented_text(each) for each in referred if each is not None]
     return "\n\n".join(texts)
+
+
+def module_sentences(subject: Any) -> list[str]:
+    """Return the sentences of what the module of a class or function documents."""
+    text = documented_text(inspect.getmodule(subject))
+    return [" ".join(each.split()) for each in _SENTENCE.split(text)]
 
 
 def documented_sentences(subject: Any) -> list[str]:
