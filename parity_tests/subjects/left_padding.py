@@ -3,7 +3,9 @@
 import torch
 from torch import nn
 
-__all__ = ["Filled", "FirstKeyShows", "NotANumber", "PaddingSeenBehind"]
+__all__ = [
+    "Filled", "FirstKeyShows", "NotANumber", "PaddingSeenBehind", "Zeroed", "ZeroedByPaddingAlone"
+]
 
 
 class Filled(nn.Module):
@@ -63,3 +65,37 @@ class PaddingSeenBehind(NotANumber):
             last = (~keep).cumprod(1).sum(1, keepdim=True) - 1
             keep = keep | (torch.arange(length) == last)
         return super().hidden(keep, length)
+
+
+class Zeroed(Filled):
+    """Right. A query for which no key is visible gets an attention output of zero."""
+
+    def hidden(self, keep, length):
+        """Return what is hidden, and keep what sees a key."""
+        found = super().hidden(keep, length)
+        self.sees = ~found.all(-1, keepdim=True)
+        return found
+
+    def forward(self, x, mask=None):
+        """Return (N, L, E). mask: (N, S), True keeps."""
+        samples, length, width = x.shape
+        q, k, v = (
+            proj(x).view(samples, length, self.num_heads, -1).transpose(1, 2)
+            for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        scores = q @ k.mT / (width // self.num_heads) ** 0.5
+        weights = self.fill(scores, self.hidden(mask, length)).softmax(-1) * self.sees
+        return self.out_proj((weights @ v).transpose(1, 2).reshape(x.shape))
+
+
+class ZeroedByPaddingAlone(Zeroed):
+    """Wrong. A query for which no key is visible gets an attention output of zero.
+
+    Rows that padding and the causal rule empty together have the average of all values.
+    """
+
+    def hidden(self, keep, length):
+        """Return what is hidden, and keep what sees a key before the rule."""
+        found = super().hidden(keep, length)
+        self.sees = torch.ones(1) if keep is None else keep.any(-1)[:, None, None, None]
+        return found

@@ -2,7 +2,8 @@
 
 Batches whose sequences end together are padded on the left. Under the causal rule the first row
 sees the first key alone, so that the cases of a run leave it visible. Here the first keys of one
-sample are hidden. Its rows before the first real key see none, and may be anything; each row behind
+sample are hidden. Its rows before the first real key see none: where documentation promises 0 of
+such rows they are 0 before the output projection, and may be anything elsewhere. Each row behind
 should be that of the sequence without its padding.
 """
 
@@ -19,10 +20,12 @@ from mha_parity.core.compare import describe_difference
 from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.cached_calls import rows
 from mha_parity.targets.conventions.window_calls import alike
+from mha_parity.targets.masks.documented_rows import documents_zero_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
@@ -32,6 +35,7 @@ REMEDY = (
     "hide from each row the keys that padding hides and those behind it, both at once; treat as a "
     "row without keys only one whose keys are all hidden, not one whose first key is"
 )
+NO_KEY = "which sees no key, is not that of an attention of 0, which its documentation promises"
 HEAD_DIM = 4
 SIZES = ((6, 2), (13, 5), (34, 1), (70, 64), (20, 19), (40, 16))  # rows, and those of padding
 HIDING = ("bool", "float")  # lengths hide no first key
@@ -53,9 +57,6 @@ def check_left_padding(bound: Convention, problem: Problem, number: int) -> Iter
     whole = plain_sequence(bound, problem, length, HEAD_DIM, causal=True, padding=kind)
     if whole is None:
         return
-    hidden = np.zeros((whole.case.batch, length), dtype=bool)
-    hidden[0, :padded] = True
-    mask = np.where(hidden, -np.inf, 0).astype(whole.dtype) if kind == "float" else hidden
     # A sequence of that length that raises without padding is no finding on padding.
     plain = whole.replace(case=whole.case.replace(padding="none"), key_padding_mask=None)
     behind = rows(plain, padded, length)
@@ -63,12 +64,16 @@ def check_left_padding(bound: Convention, problem: Problem, number: int) -> Iter
     bound(plain)
     yield NAME
     said = f"with the first {padded} of {length} keys of sample 0 hidden"
-    asked = whole.replace(key_padding_mask=mask)
+    asked = _hiding(whole, padded)
     try:
         found = bound(asked).output
     except CandidateError as error:
         if not refuses(error):
             yield f"{NAME}: {said} it {error}."
+        return
+    if (row := _first_row_of_something(bound, whole, found, padded)) is not None:
+        tell_compared(NAME, ComparedCall(said, asked, found[:1]))
+        yield f"{NAME}: {said} row {row}, {NO_KEY}."
         return
     for row in range(padded, length):
         if not alike(expected[0, row - padded], found[0, row]):
@@ -81,3 +86,32 @@ def check_left_padding(bound: Convention, problem: Problem, number: int) -> Iter
             )
             yield f"{NAME}: {said} {difference} in row {row}, which should {seen}."
             return
+
+
+def _hiding(whole: Problem, padded: int) -> Problem:
+    """Return a problem with the first keys of its first sample hidden."""
+    hidden = np.zeros((whole.case.batch, whole.case.keys), dtype=bool)
+    hidden[0, :padded] = True
+    floats = whole.case.padding == "float"
+    mask = np.where(hidden, -np.inf, 0).astype(whole.dtype) if floats else hidden
+    return whole.replace(key_padding_mask=mask)
+
+
+def _first_row_of_something(
+    bound: Convention, whole: Problem, found: Array, padded: int
+) -> int | None:
+    """Return the first row without keys that is not 0, where that is promised; None if none is.
+
+    And where it is so in a sample without any key: what that has otherwise, other checks are about.
+    """
+    if not documents_zero_rows(bound.subject):
+        return None
+    empty = np.zeros(whole.output_shape[-1]) if whole.b_out is None else whole.b_out
+    empty = empty.astype(found.dtype)
+    try:
+        without = bound(_hiding(whole, whole.case.keys)).output[0]
+    except CandidateError:
+        return None
+    if not all(alike(empty, row) for row in without):
+        return None
+    return next((row for row in range(padded) if not alike(empty, found[0, row])), None)

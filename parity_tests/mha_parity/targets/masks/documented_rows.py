@@ -30,8 +30,8 @@ _NO_KEY = re.compile(
 _ZERO = re.compile(
     r"\b(is|are|be|ha(s|ve)|gives?|gets?|returns?|outputs?|yields?|produces?|set to"
     r"|comes?( out)?( as| to)?)"
-    r"( an?| the| exactly| all)? ?(output |(row|vector)s? of )?(zeros?|0(\.0)?)\b"
-    r"(?! \w*(prob|weight|bias))|\bzeroed\b"
+    r"( an?| the| exactly| all)? ?((attention )?output (of )?|(row|vector)s? of )?"
+    r"(zeros?|0(\.0)?)\b(?! \w*(prob|weight|bias))|\bzeroed\b"
     r"|\bare cleared to zeros?\b|\bzero (output )?rows?\b",
     re.IGNORECASE,
 )
