@@ -134,3 +134,42 @@ class StepsWithCache(Steps):
         q, k, v = self.split(x)
         k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
         return self.out(((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2)), (k, v)
+
+
+class OfGivenCache(Steps):
+    """Right: `step` takes (N, E) and a cache, which a method of the layer makes."""
+
+    def empty_cache(self, batch_size, max_len, dtype=torch.float64):
+        shape = (batch_size, self.num_heads, max_len, self.out.in_features // self.num_heads)
+        return {"k": torch.zeros(shape, dtype=dtype), "v": torch.zeros(shape, dtype=dtype), "n": 0}
+
+    def heads_of(self, q):
+        return q
+
+    def step(self, x_t, cache):
+        q, k, v = self.split(x_t[:, None])
+        n = cache["n"]
+        keys, values = cache["k"].clone(), cache["v"].clone()
+        keys[:, :, n], values[:, :, n] = k[:, :, 0], v[:, :, 0]
+        seen = keys[:, :, : n + 1].to(q.dtype)
+        weights = (self.heads_of(q) @ seen.mT / q.shape[-1] ** 0.5).softmax(-1)
+        rows = (weights @ values[:, :, : n + 1].to(q.dtype)).transpose(1, 2).flatten(2)
+        return self.out(rows)[:, 0], {"k": keys, "v": values, "n": n + 1}
+
+
+class OfGivenCacheByOtherHeads(OfGivenCache):
+    """Wrong: in a step each head asks with the query of the one before it."""
+
+    def heads_of(self, q):
+        return q.roll(1, 1)
+
+
+class OfOptionalCache(Steps):
+    """Right: `step` takes (N, 1, E), and None before the first row."""
+
+    def step(self, x, past=None):
+        q, k, v = self.split(x)
+        if past is not None:
+            k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2)), (k, v)

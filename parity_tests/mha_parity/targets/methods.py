@@ -25,7 +25,7 @@ def single_step(kind: Any) -> str:
     call = forward(kind)
     if call is not kind and getattr(call, "__name__", "") != NO_FORWARD:
         return ""
-    found = list(step_methods(kind))
+    found = [name for name, passed in step_methods(kind) if not passed]
     return found[0] if len(found) == 1 else ""
 
 

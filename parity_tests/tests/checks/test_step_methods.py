@@ -44,6 +44,22 @@ def test_what_is_no_step_of_a_sequence_is_said() -> None:
     assert not any("`step`" in note for note in judged("Descends").notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("OfGivenCache", Outcome.PASS),
+        ("OfOptionalCache", Outcome.PASS),
+        ("OfGivenCacheByOtherHeads", Outcome.FAIL),
+    ],
+)
+def test_a_cache_that_a_step_takes_and_returns_is_passed_on(name: str, outcome: Outcome) -> None:
+    """Of two sequences alternately, each with its own; kills one that begins anew in each call."""
+    verdict = judged(name)
+    assert outcome is verdict.outcome, verdict.sentence
+    assert ROW_BY_ROW.format("step") in verdict.notes
+    assert {cached_rows.NAME} >= {each.check_result.check for each in verdict.failures}
+
+
 def test_a_step_of_further_arguments_is_said_to_be_judged_by_itself() -> None:
     """Kills a method with a cache that no word says is untried; by itself its cache is asked."""
     assert OF_MORE.format("step", "StepsWithCache") in judged("StepsWithCache").notes

@@ -18,7 +18,9 @@ class CacheUse:
     get the number of rows before. ``begun`` is what the first call is passed: "" for the default,
     or the container that the target fills. ``places`` are those of the cache in what is returned.
     ``whole_tables``: a table of positions has rows for those before the call's, too.
-    ``method`` is the one of the object that takes a row more, (N, E) where ``flat``; "" for calls.
+    ``method`` is the one of the object that takes a row more, without an axis of rows where
+    ``flat``; "" for calls. ``passed`` is the cache that it takes besides and returns behind the
+    output: "" for none, `None`, or the method of the object that makes an empty one.
     """
 
     parameters: tuple[str, ...]
@@ -29,11 +31,12 @@ class CacheUse:
     method: str = ""
     flat: bool = False
     whole_tables: bool = False
+    passed: str = ""
 
     @property
     def kept_inside(self) -> bool:
         """Whether the object keeps the cache itself."""
-        return not self.parameters
+        return not (self.parameters or self.passed)
 
     @property
     def of_itself(self) -> bool:

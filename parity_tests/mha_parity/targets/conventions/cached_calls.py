@@ -33,10 +33,12 @@ from mha_parity.targets.conventions.step_methods import (
     OF_MORE,
     ROW_BY_ROW,
     UNTRIED,
+    first_cache,
     step_methods,
     stepped,
     steps_of_more,
 )
+from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.map_sizes import is_annotated
 from mha_parity.targets.fit.roles import counts_rows_before
 from mha_parity.targets.parameters import role
@@ -121,7 +123,7 @@ class CachedCalls:
         call = self.bound.prepare(problem)
         self.function = call.function if self.function is None else self.function
         if self.use.method:
-            return self._row_by_row(problem)
+            return self._row_by_row(problem, cache)
         call = with_arguments(call, self.bound.call_parameters, given)
         call = replace(call, function=self.function, pull=None, reset="")
         result = call.make()
@@ -132,17 +134,16 @@ class CachedCalls:
         output = self.bound.answer(problem, result if place is None else several[place]).output
         return CachedAnswer(output, tuple(several[(place or 0) + 1 :]))
 
-    def _row_by_row(self, problem: Problem) -> CachedAnswer:
+    def _row_by_row(self, problem: Problem, cache: tuple[Any, ...]) -> CachedAnswer:
         """Return what a method of the object answers to each row, one after another."""
-        found = []
-        for at in range(problem.case.queries):
-            one = rows(problem, at, at + 1)
+        case, found = problem.case, []
+        sizes = LayerSizes(problem.query.shape[-1], problem.num_heads, samples=case.batch)
+        for one in (rows(problem, at, at + 1) for at in range(case.queries)):
             call = replace(self.bound.prepare(one), function=self.function)
-            result = stepped(call, self.use.method, flat=self.use.flat)
-            output = _several(result)[0]
-            output = output[:, None] if self.use.flat else output
+            cache = cache or first_cache(call, self.use.passed, sizes)
+            output, cache = stepped(call, self.use, cache)
             found.append(self.bound.answer(one, output).output)
-        return CachedAnswer(np.concatenate(found, axis=1), ())
+        return CachedAnswer(np.concatenate(found, axis=1), cache)
 
 
 def use_cache_of(bound: Convention) -> None:
@@ -193,7 +194,8 @@ def find_cache(bound: Convention, raised: list[str]) -> CacheUse | None:
 def _find_method(bound: Convention) -> CacheUse | None:
     """Return the method that takes one row more, if one answers the first row of a sequence.
 
-    One whose second row is that of the whole comes before others. What none is, is said.
+    One whose second row is that of the whole comes before others, and one that takes and returns a
+    cache is taken by the shape of what it answers. What none is, is said.
     """
     methods = list(step_methods(bound.subject))
     case = _small_case(bound) if methods else None
@@ -201,15 +203,18 @@ def _find_method(bound: Convention) -> CacheUse | None:
         return None
     problem = make_problem(case)
     found: list[CacheUse] = []
-    for name, flat in product(methods, (False, True)):
-        use = CacheUse((), method=name, flat=flat)
+    for (name, passed), flat in product(methods, (False, True)):
+        places = (0,) if passed else ()
+        use = CacheUse((), method=name, flat=flat, passed=passed, places=places)
         with suppress(CandidateError), attributed(bound.subject):
             output = CachedCalls(bound, use).ask(rows(problem, 0, 2), 0, ()).output
             first, second = (last_row(bound, problem, end) for end in (1, 2))
-            if equal_up_to_rounding(first, output[:, :1]):
+            begins = equal_up_to_rounding(first, output[:, :1])
+            if begins or (passed and first.shape == output[:, :1].shape):
                 found.insert(0 if equal_up_to_rounding(second, output[:, 1:]) else len(found), use)
     asked = {use.method for use in found[:1]}
-    said = [(ROW_BY_ROW if name in asked else UNTRIED).format(name) for name in methods]
+    names = dict.fromkeys(name for name, _ in methods)
+    said = [(ROW_BY_ROW if name in asked else UNTRIED).format(name) for name in names]
     bound.remarks = (*bound.remarks, *said)
     return next(iter(found), None)
 
