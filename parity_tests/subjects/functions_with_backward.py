@@ -121,3 +121,31 @@ def of_strangers(q, k, v):
 
 def of_strangers_backward(dout, steps, rate):
     return dout, steps, rate
+
+
+def scaled(q, k, v, scale=None):
+    """Wrong: its backward function scales by 1/sqrt(D), whatever scale is given."""
+    default = np.sqrt(q.shape[-1]).astype(q.dtype)
+    given = q if scale is None else q * default * np.asarray(scale, q.dtype)
+    weights = _weights(given, k)
+    return weights @ v, (q, k, v, weights)
+
+
+def scaled_backward(dout, saved):
+    return _gradients(dout, *saved)[:3]
+
+
+def averaged(q, k, v, bias=None):
+    """Wrong: the gradient of what is added is averaged where it is broadcast."""
+    return biased(q, k, v, bias)
+
+
+def averaged_backward(dout, saved):
+    q, k, v, weights, shape = saved
+    dq, dk, dv, of_scores = _gradients(dout, q, k, v, weights)
+    if shape is None:
+        return dq, dk, dv, None
+    dbias = of_scores.mean(tuple(range(of_scores.ndim - len(shape))))
+    short = tuple(axis for axis, size in enumerate(shape) if size != dbias.shape[axis])
+    dbias = dbias.mean(short, keepdims=True)
+    return dq, dk, dv, dbias

@@ -12,12 +12,12 @@ from mha_parity.core.compare import as_float64
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.experiment_diagnosis import in_words
 from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.gradient_departures import RTOL, summed
 from mha_parity.diagnose.experiments.gradients import (
-    RTOL,
+    BY_DEFAULT,
     UNMASKED,
     designed_trials,
     gradient_effects,
-    summed,
 )
 from mha_parity.diagnose.experiments.overflowing_gradients import OVERFLOWS
 from mha_parity.diagnose.experiments.recomputed_weights import (
@@ -99,6 +99,10 @@ def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> 
 def _remedy(text: str) -> str:
     if text.endswith((UNMASKED, RECOMPUTED, RECOMPUTED_FOR_VALUES, OVERFLOWS)):
         return "hide the same keys where the backward pass computes the scores again"
+    if text.endswith(BY_DEFAULT):
+        return "multiply dS by the scale that the forward pass took, given or not"
+    if "mask is 1/" in text:
+        return "sum dS over the axes along which the mask is broadcast; do not average it"
     if "missing" in text or " 0 times the right one" in text:
         return DETACHED
     formulas = [formula for name, formula in FORMULAS.items() if name in text]

@@ -14,6 +14,7 @@ from mha_parity.targets.backends.list_arrays import ListArrays
 from mha_parity.targets.backends.own_tensors import own_tensors
 from mha_parity.targets.callables import is_function
 from mha_parity.targets.conventions.adapted import Adapted
+from mha_parity.targets.conventions.backward_beside import backward_beside
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.functions import QKV
 from mha_parity.targets.conventions.probing import accepts
@@ -106,7 +107,7 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
     except TargetError as error:
         refused.append(error)
         computes = False
-    if computes:
+    if computes and backward_beside(subject) is None:  # that is called as experiments show alone
         return _with_heads(found[0], libraries, path)
     fits, why = fits_of(subject, libraries, path)
     if fits and fits[-1].fit.exact and not _leaves_out_heads(fits[-1], found):

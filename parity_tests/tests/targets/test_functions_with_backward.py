@@ -46,6 +46,23 @@ def test_wrong_backward_functions_fail(name: str, check: str) -> None:
     assert check in {each.check_result.check for each in verdict.failures}
 
 
+def test_a_backward_pass_that_reads_no_given_scale_is_named() -> None:
+    """Kills a factor that is read in plain problems alone, where the scale is the default."""
+    (found,) = judged("scaled", diagnose=True, cases=60).diagnosis
+    assert "with a scale that is given: the gradients dQ, dK are multiplied by 1/sqrt(D)" in (
+        found.title
+    )
+    assert "the scale that the forward pass took" in found.remedy
+
+
+def test_a_gradient_that_is_averaged_is_named_by_the_sizes_that_it_is_divided_by() -> None:
+    """Kills sizes of which one is the product of two others: N H was read as D."""
+    found = judged("averaged", diagnose=True, cases=60).diagnosis
+    titles = " ".join(each.title for each in found)
+    assert "gradient of attn_mask is 1/(N H)" in titles
+    assert all("do not average" in each.remedy for each in found)
+
+
 def test_what_takes_unknown_arguments_is_named_and_not_asked() -> None:
     """Kills a crash of the harness's own call that is counted as the target's."""
     verdict = judged("of_strangers")

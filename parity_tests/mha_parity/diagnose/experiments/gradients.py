@@ -7,7 +7,7 @@ projects it are one cause: they all follow from dQ.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -15,38 +15,35 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.gradients import with_gradients
-from mha_parity.core.compare import as_float64
 from mha_parity.core.features import has_one_kv_head
 from mha_parity.diagnose.experiments import recomputed_weights
+from mha_parity.diagnose.experiments.gradient_departures import RTOL, Departure, departures_of
 from mha_parity.diagnose.experiments.group_gradients import sums_of_one_head
 from mha_parity.diagnose.experiments.overflowing_gradients import overflowing
 from mha_parity.diagnose.experiments.places import AXES
 from mha_parity.diagnose.experiments.projection_gradients import projection_gradients
-from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, index_rule, size_rule
 from mha_parity.diagnose.experiments.sizes import LETTERS
 from mha_parity.diagnose.experiments.softmax_gradient import subtracted_sums
 from mha_parity.diagnose.experiments.variants import with_key_heads, without_masks
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from mha_parity.core.arrays import Array
-    from mha_parity.core.candidate import Answer
     from mha_parity.core.case import Case
-    from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
+# No two of the sizes, and of their products by two, are equal.
 SIZES = (
-    {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6},
-    {"batch": 3, "queries": 6, "keys": 4, "heads_count": 2, "head_dim": 11},
-    {"batch": 2, "queries": 9, "keys": 8, "heads_count": 4, "head_dim": 17},
+    {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 11},
+    {"batch": 3, "queries": 5, "keys": 4, "heads_count": 2, "head_dim": 13},
+    {"batch": 2, "queries": 9, "keys": 11, "heads_count": 4, "head_dim": 17},
 )
+SCALES = (0.4, 0.7)  # that a caller gives
 MASKS = {"padding": ("bool", "float"), "attn": ("causal", "bool2d", "float2d", "bool3d", "float3d")}
 MANY = 128  # keys, of which a hidden one has a score far above the visible ones of its row
 BEYOND = (8, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200)
-# Gradients are sums over whole problems: half of the digits are left to their rounding.
-RTOL = {"float64": 2.0**-26, "float32": 2.0**-11, "float16": 2.0**-5, "bfloat16": 2.0**-4}
 
 
 def _padded(multiple: int) -> Callable[[Case], float]:
@@ -68,6 +65,9 @@ FACTORS: dict[str, Callable[[Case], float]] = {
     "1/L": lambda c: 1 / c.queries,
     "S": lambda c: c.keys,
     "1/S": lambda c: 1 / c.keys,
+    "1/(N H)": lambda c: 1 / (c.batch * c.heads_count),
+    "1/(H L)": lambda c: 1 / (c.heads_count * c.queries),
+    "1/(N L)": lambda c: 1 / (c.batch * c.queries),
     "1/sqrt(H)": lambda c: c.heads_count**-0.5,
     "1/(query heads of a key head)": lambda c: (c.kv_heads_count or 1) / c.heads_count,
     **{f"sqrt(D / (D rounded up to a multiple of {m}))": _padded(m) for m in (8, 16, 32, 64)},
@@ -75,38 +75,10 @@ FACTORS: dict[str, Callable[[Case], float]] = {
 NO_FACTOR = "by no one factor"
 UNMASKED = "all gradients are those without the mask"
 INPUT = "gradient of query"
+OF_SCALE = "with a scale that is given: the gradients"
+BY_DEFAULT = "are multiplied by 1/sqrt(D) in its place"
 # Which gradient of the heads an array's own follows from.
 STAGE = {"query": "dQ", "key": "dK", "value": "dV", "q": "dQ", "k": "dK", "v": "dV"}
-
-
-@dataclass(frozen=True)
-class Departure:
-    """How one gradient of one call is off: where, by which factor, and what that leaves.
-
-    ``residual`` is in units of what rounding leaves.
-    """
-
-    name: str
-    off: tuple[OffIndices, ...]
-    factor: float
-    residual: float
-
-    @property
-    def scaled(self) -> bool:
-        """Whether the factor leaves nothing but rounding."""
-        return self.residual <= 1
-
-
-def summed(problem: Problem, right: Answer, answer: Answer) -> dict[str, Array]:
-    """Return the right gradients, with one sum where one array went in under several names."""
-    expected, found = dict(right.gradients or {}), answer.gradients or {}
-    for name in ("value", "key"):
-        for first in ("query", "key"):
-            same = getattr(problem, name) is getattr(problem, first)
-            if same and first != name and name in expected and name not in found:
-                with np.errstate(invalid="ignore"):  # inf - inf
-                    expected[first] = expected[first] + expected.pop(name)
-    return {name: problem.sum_shared_heads(name, array) for name, array in expected.items()}
 
 
 def gradient_effects(caller: Caller) -> tuple[str, ...]:
@@ -134,7 +106,7 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
                 names.setdefault(text, []).append(f"{axis}={kind}")
     masked = tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
     further = masked or tuple(_with_weights(caller, most)) or tuple(_of_groups(caller, most))
-    if further:
+    if further := further or tuple(_with_given_scale(caller, most)):
         return further
     sizes = {**_sizes(caller, SIZES[0]), "queries": MANY, "keys": MANY}
     return tuple(filter(None, [overflowing(caller, caller.case(**sizes, **most))]))
@@ -149,6 +121,32 @@ def _with_weights(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
         if found := list(_sentences(_answered(caller, cases))):
             yield from (f"with weights={kind}: {text}" for text in found)
             return
+
+
+def _with_given_scale(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
+    """Yield how gradients are off where the caller gives the scale."""
+    if "given" not in caller.candidate.offer["scale"] or not caller.running():
+        return
+    cases = [caller.case(**_sizes(caller, s), **most, scale="given") for s in SIZES[:2]]
+    problems = [
+        make_problem(case).replace(given_scale=scale)
+        for case, scale in zip(cases, SCALES, strict=True)
+    ]
+    trials = _with_gradients(caller.ask_problems(problems))
+    off = [each for trial in trials for each in departures_of(trial).values() if each is not None]
+    by_default = [
+        each.scaled
+        and abs(each.factor * trial.problem.scale * trial.problem.head_dim**0.5 - 1)
+        <= RTOL[trial.problem.case.dtype]
+        for trial in trials
+        for each in departures_of(trial).values()
+        if each is not None
+    ]
+    if off and all(by_default):
+        names = dict.fromkeys(_stage(each.name) or f"of {each.name}" for each in off)
+        yield f"{OF_SCALE} {', '.join(names)} {BY_DEFAULT}"
+    else:
+        yield from (f"with a scale that is given: {text}" for text in _sentences(trials))
 
 
 def _of_groups(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
@@ -169,7 +167,7 @@ def _regrouped(trial: CallResult) -> str:
     """Return that gradients are summed over query heads of other groups, where they are."""
     problem, answer = trial.problem, trial.answer
     groups, heads = problem.num_kv_heads, problem.num_heads
-    off = [name for name, found in _departures(trial).items() if found is not None]
+    off = [name for name, found in departures_of(trial).items() if found is not None]
     if answer is None or not off or not set(off) <= {"key", "value"}:
         return ""
     shared = np.arange(heads) // (heads // groups)
@@ -193,30 +191,30 @@ def _of_one_mistake(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple
     if any(NO_FACTOR in each for each in plain):
         mistakes = (subtracted_sums(), recomputed_weights.of_other_bases(), projection_gradients())
         for text, kind in chain.from_iterable(mistakes):
-            if not any(any(_departures(each, kind).values()) for each in trials):
+            if not any(any(departures_of(each, kind).values()) for each in trials):
                 return (text,)
     return ()
 
 
 def _of_one_head(trials: Sequence[CallResult]) -> tuple[str, ...]:
     """Return which query head of a group alone has a part in the gradients of shared key heads."""
-    wrong = [each for each in trials if any(_departures(each).values())]
+    wrong = [each for each in trials if any(departures_of(each).values())]
     if wrong and all(each.problem.case.kv_heads_count for each in trials):
         for text, kind in sums_of_one_head():
-            if not any(any(_departures(each, kind).values()) for each in trials):
+            if not any(any(departures_of(each, kind).values()) for each in trials):
                 return (text,)
     return ()
 
 
 def _without_masks(trials: Sequence[CallResult]) -> tuple[str, ...]:
     """Return that gradients are those without a mask, in whole or in the weights alone."""
-    if not any(any(_departures(each).values()) for each in trials):
+    if not any(any(departures_of(each).values()) for each in trials):
         return ()
     bare = [replace(each, problem=without_masks(each.problem)) for each in trials]
-    if not any(any(_departures(each).values()) for each in bare):
+    if not any(any(departures_of(each).values()) for each in bare):
         return (UNMASKED,)
     for kind, text in recomputed_weights.KINDS:
-        if not any(any(_departures(each, kind).values()) for each in trials):
+        if not any(any(departures_of(each, kind).values()) for each in trials):
             return (text,)
     return ()
 
@@ -245,7 +243,7 @@ def _by_size(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
         each = [{**sizes, axis: n, "batch": 2 + i % 2} for i, n in enumerate(BEYOND)]
         trials = _answered(caller, [caller.case(**s, **most) for s in each])
         cases = [each.problem.case for each in trials]
-        wrong = [each for each in trials if any(_departures(each).values())]
+        wrong = [each for each in trials if any(departures_of(each).values())]
         off = {getattr(c, axis): t in wrong for c, t in zip(cases, trials, strict=True)}
         rule = size_rule(LETTERS[axis], off) if wrong else None
         if wrong:
@@ -263,13 +261,16 @@ def _sizes(caller: Caller, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _answered(caller: Caller, cases: list[Case]) -> list[CallResult]:
-    trials = caller.ask_problems([make_problem(case) for case in cases])
+    return _with_gradients(caller.ask_problems([make_problem(case) for case in cases]))
+
+
+def _with_gradients(trials: Iterable[CallResult]) -> list[CallResult]:
     return [each for each in trials if each.answer is not None and each.answer.gradients]
 
 
 def _sentences(trials: Sequence[CallResult]) -> Iterator[str]:
     """Yield a sentence for each way of being off, with the gradients that share it."""
-    calls = [_departures(each) for each in trials]
+    calls = [departures_of(each) for each in trials]
     cases = [each.problem.case for each in trials]
     stages: dict[str, list[str]] = {}
     for name in calls[0] if calls else ():
@@ -296,71 +297,6 @@ def _sentences(trials: Sequence[CallResult]) -> Iterator[str]:
 def _off(calls: Sequence[Mapping[str, Departure | None]], name: str) -> list[Departure]:
     """Return the departures of one gradient, in the calls where it is off."""
     return [found for each in calls if (found := each.get(name)) is not None]
-
-
-def _departures(trial: CallResult, kind: type[VJP] = VJP) -> dict[str, Departure | None]:
-    """Return for each gradient how it is off from those of ``kind``; None where it is not."""
-    departures: dict[str, Departure | None] = {}
-    if trial.answer is None:
-        return departures
-    right, found = with_gradients(kind)()(trial.problem), trial.answer.gradients or {}
-    for name, expected in summed(trial.problem, right, trial.answer).items():
-        if name not in found or np.shape(found[name]) != expected.shape:
-            departures[name] = Departure(name, (), np.nan, np.inf)
-            continue
-        rtol = RTOL[trial.problem.case.dtype]
-        parts = zip(
-            _parts(trial.problem, name, as_float64(found[name])),
-            _parts(trial.problem, name, as_float64(expected)), strict=True,
-        )  # fmt: skip
-        for (part, one), (_, other) in parts:
-            # What is 0 but for rounding has no factor: the bias of k cannot move a softmax.
-            if max(np.abs(other).max(initial=0), np.abs(one).max(initial=0)) <= rtol:
-                continue
-            departures[part] = _departure(part, one, other, rtol)
-    return departures
-
-
-def _parts(problem: Problem, name: str, array: Array) -> Iterator[tuple[str, Array]]:
-    """Yield arrays as (sample, head, row, column); those of in_proj are three."""
-    heads = problem.num_heads
-    if name.startswith("in_proj"):
-        for letter, part in zip("qkv", np.split(array, 3), strict=True):
-            yield f"{name}.{letter}", part.reshape(1, heads, part.shape[0] // heads, -1)
-    elif name.endswith("_proj_weight"):
-        yield name, array.reshape(1, heads, array.shape[0] // heads, -1)
-    elif name in {"query", "key", "value"} and problem.case.form == "qkv":
-        own = heads if name == "query" else problem.num_kv_heads
-        yield name, array.reshape(*array.shape[:2], own, -1).swapaxes(1, 2)
-    elif name == "out_proj.weight":
-        yield name, array.reshape(1, len(array), heads, -1).swapaxes(1, 2)
-    elif name == "attn_mask" and array.ndim == 3:
-        yield name, array.reshape(-1, heads, *array.shape[1:])
-    elif array.ndim == 3:
-        yield name, array[:, None]
-    else:
-        yield name, array.reshape(1, 1, *np.atleast_2d(array).shape)
-
-
-def _departure(name: str, found: Array, expected: Array, rtol: float) -> Departure | None:
-    allowed = rtol * max(1.0, float(np.abs(expected).max(initial=0)))
-    with np.errstate(invalid="ignore"):
-        off = ~(np.abs(found - expected) <= allowed)
-    if not off.any():
-        return None
-    spots = tuple(_along(off, axis) for axis in range(4))
-    # A factor is one of the heads and samples that are off as wholes.
-    whole = off.any(axis=(2, 3))
-    one, other = found[whole], expected[whole]
-    square = float((other * other).sum())
-    factor = float((one * other).sum()) / square if square else 0.0
-    residual = float(np.abs(one - factor * other).max()) if np.isfinite(factor) else np.inf
-    return Departure(name, spots, factor, residual / allowed)
-
-
-def _along(off: Array, axis: int) -> OffIndices:
-    others = tuple(i for i in range(4) if i != axis)
-    return OffIndices(off.shape[axis], frozenset(np.flatnonzero(off.any(axis=others)).tolist()))
 
 
 def _described(seen: list[Departure], cases: list[Case]) -> str:
