@@ -166,7 +166,7 @@ def test_the_card_of_a_wrong_layer_says_what_departs(
     ("bug", "sentence"),
     [
         (None, "all as torch's, at 3 sizes and with each mask"),
-        ("grad-no-scale", "gradient dQ, gradient dK are sqrt(D) (2.449) times the right one"),
+        ("grad-no-scale", "gradient dQ, gradient dK are sqrt(D) (3.317) times the right one"),
     ],
     ids=["right", "no scale"],
 )

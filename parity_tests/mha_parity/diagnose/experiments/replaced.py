@@ -11,8 +11,9 @@ import numpy as np
 
 from mha_parity.core.arrays import softmax
 from mha_parity.core.problem import INPUTS, Problem
-from mha_parity.diagnose.experiments.calls import WRONG
 from mha_parity.diagnose.experiments.moved import IN_ORDER, OWN_ARRAY, moved_alike, one_for_all
+from mha_parity.diagnose.experiments.packed_rows import REMEDY as SEGMENTS
+from mha_parity.diagnose.experiments.packed_rows import gives, rows_of_others
 from mha_parity.diagnose.experiments.replaced_weights import WEIGHTS, weight_variants
 from mha_parity.diagnose.experiments.variants import is_answered
 
@@ -43,6 +44,8 @@ def replaced(wrong: Sequence[CallResult]) -> tuple[str, str]:
         return text, IN_ORDER
     if text := one_for_all(chosen):
         return text, OWN_ARRAY
+    if text := rows_of_others(chosen):
+        return text, SEGMENTS
     kinds = ((input_variants, OWN), (skipped_variants, SKIPPED), (weight_variants, WEIGHTS))
     for changes, remedy in kinds:
         if text := common_variant(chosen, changes):
@@ -169,11 +172,6 @@ def _gives(change: Callable[[Array, Array, Array], Heads], trial: CallResult) ->
         with np.errstate(all="ignore"):
             q, k, v = change(*heads)
             scores = np.where(hidden, -np.inf, trial.problem.scale * q @ k.swapaxes(-1, -2))
-            output = softmax(scores) @ v
-            error = np.abs(output - trial.found)
+            return gives(softmax(scores) @ v, trial)
     except ValueError:  # shapes that cannot be added or multiplied
         return False
-    height = max(1.0, float(np.abs(output).max(initial=0)))
-    return bool(
-        error.shape == trial.found.shape and (error <= WRONG * trial.allowed * height).all()
-    )
