@@ -115,3 +115,11 @@ class DroppedBesideLargest(Layer):
     def behind(self, weights):
         kept = torch.where(weights < 1e-3 * weights.amax(-1, keepdim=True), 0, weights)
         return kept / kept.sum(-1, keepdim=True)
+
+
+def one_maximum(q, k, v):
+    """Wrong: one maximum is subtracted for all rows. q, k, v are (..., L, D)."""
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    weights = (scores - scores.max()).exp()
+    total = weights.sum(-1, keepdim=True)
+    return weights / total.where(total != 0, 1) @ v

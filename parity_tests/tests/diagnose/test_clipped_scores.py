@@ -7,8 +7,9 @@ import pytest
 from mha_parity.core.options import Options
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.values import SHARED
 from mha_parity.worker.open_target import bind_in_process
-from subject_checks import load_subject
+from subject_checks import check_subject, load_subject
 
 AGAIN_IS = ", and each row is divided by its sum again"
 AGAIN = ", and each row divided by its sum again"
@@ -86,3 +87,14 @@ def test_tiles_that_are_skipped_at_peaked_rows_alone_are_named() -> None:
 def test_a_right_layer_shows_nothing() -> None:
     """The same layer with neither step replaced."""
     assert not sentences("Layer")
+
+
+def test_one_maximum_for_all_rows_is_unlike_a_large_hidden_score() -> None:
+    """Of functions that take one array three times, in float32 alone: such rows are keys too.
+
+    Kills a largest score at which float32 allows any output, and rows that are their own keys.
+    """
+    verdict = check_subject(
+        "large_scores.py:one_maximum", cases=120, dtypes=("float32",), diagnose=True
+    )
+    assert verdict.diagnosis[0].title.endswith(SHARED), verdict.diagnosis

@@ -35,9 +35,10 @@ def shifted(
     case = caller.base
     width = case.heads_count * SIZES["head_dim"]
     kinds = {"kdim": width, "vdim": width} if case.projection == "separate" else {}
-    rows_too = {"queries": keys} if case.inputs == "self" else {}
+    inputs = _inputs(caller)
+    rows_too = {"queries": keys} if inputs == "self" else {}
     problem = unmixed_problem(
-        caller.case(**SIZES | {"keys": keys} | rows_too, **kinds, dtype=dtype)
+        caller.case(**SIZES | {"keys": keys} | rows_too, **kinds, dtype=dtype, inputs=inputs)
     )
     if problem.head_dim < CHANNELS or problem.key.shape[1] < keys:
         return None  # a layer of narrower heads, or of fewer keys
@@ -62,6 +63,15 @@ def shifted(
             eye = array.ndim == 2
             changes[name] = np.eye(*array.shape, dtype=array.dtype) if eye else np.zeros_like(array)
     return problem.replace(**changes)
+
+
+def _inputs(caller: Caller) -> str:
+    """Return the inputs of the base; keys of their own where nothing projects one array to both."""
+    asked = caller.base.inputs
+    if asked != "self" or caller.base.projection != "none":
+        return asked
+    offered = caller.candidate.offer["inputs"]
+    return next((each for each in ("distinct", "cross") if each in offered), asked)
 
 
 def _from_one_array(problem: Problem, added: float, rows: str, small: Array) -> Problem:

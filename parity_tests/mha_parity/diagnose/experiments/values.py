@@ -52,6 +52,7 @@ ZERO = "keys whose score is exactly 0 get no weight"
 BY_PLACE = "hide keys by their places, from the mask itself, not by the score: a true one may be 0"
 ZERO_KEYS = "keys that are 0 in every channel get no weight"
 BY_MASK = "hide padding by a mask: a key of zeros has the score 0, and its share of the weights"
+SHARED = ": what is subtracted is not the maximum of the row alone"
 REMEDY = "subtract the maximum of the row's own scores before exp, from the first block on"
 
 
@@ -102,12 +103,15 @@ def _large_scores(caller: Caller) -> ValueEffect | None:
             f"are {text}"
             for name, (last, first, text) in limits.items()
         )
-        return ValueEffect("; ".join(kinds), REMEDY)
+        shared = SHARED if rows == "last" else ""
+        return ValueEffect(f"{'; '.join(kinds)}{shared}", REMEDY)
     return None
 
 
 def _shift(caller: Caller, dtype: str, sign: int, rows: str) -> tuple[int, int, str] | None:
-    return _limit(caller, lambda added: shifted(caller, dtype, float(sign * added), rows))
+    # Next to such rows the error that rounding allows is beyond any output from the last one on.
+    added = ADDED[:-1] if rows == "last" else ADDED
+    return _limit(caller, lambda n: shifted(caller, dtype, float(sign * n), rows), added=added)
 
 
 def _clip(caller: Caller, sign: int, limits: dict[str, tuple[int, int, str]]) -> str:
@@ -124,22 +128,24 @@ def _limit(
     caller: Caller,
     problem_of: Callable[[int], Problem | None],
     is_wrong: Callable[[CallResult], bool] = lambda trial: trial.wrong,
+    *,
+    added: tuple[int, ...] = ADDED,
 ) -> tuple[int, int, str] | None:
     """Return the last constant that is right, the first that is wrong, and what stands there."""
     trials: dict[int, CallResult] = {}
-    for added in (ADDED[-1], *ADDED[:-1]):  # what is right at the largest is right at all
-        problem = problem_of(added)
+    for each in (added[-1], *added[:-1]):  # what is right at the largest is right at all
+        problem = problem_of(each)
         if problem is None or not caller.running():
             return None
-        trials[added] = caller.ask_problems([problem])[0]
-        if not is_wrong(trials[ADDED[-1]]):
+        trials[each] = caller.ask_problems([problem])[0]
+        if not is_wrong(trials[added[-1]]):
             return None
-    wrong = [added for added in ADDED if is_wrong(trials[added])]
+    wrong = [each for each in added if is_wrong(trials[each])]
     # What is wrong at all scores has another cause: here the wrong ones are all beyond some.
-    if min(wrong) == ADDED[0] or len(wrong) < sum(a >= min(wrong) for a in ADDED):
+    if min(wrong) == added[0] or len(wrong) < sum(each >= min(wrong) for each in added):
         return None
-    last = max(a for a in ADDED if a < min(wrong))
-    return last, min(wrong), contents([trials[a] for a in wrong]) or "wrong"
+    last = max(each for each in added if each < min(wrong))
+    return last, min(wrong), contents([trials[each] for each in wrong]) or "wrong"
 
 
 def _one_key(caller: Caller, key: str) -> str:
