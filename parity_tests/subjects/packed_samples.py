@@ -122,3 +122,9 @@ def qkv_packed_one_key_more(qkv, cu_seqlens, causal=False):
         hidden = behind(len(q), len(k), last=False) if causal else None
         found.append(attend(q, k, v, None, hidden))
     return torch.cat(found)
+
+
+def of_offsets(q, k, v, q_offsets, k_offsets):
+    """As ragged arrays have it: the offsets of the queries, and those of the keys."""
+    parts = zip(spans(q_offsets), spans(k_offsets), strict=True)
+    return torch.cat([attend(q[a:b], k[c:d], v[c:d], None) for (a, b), (c, d) in parts])

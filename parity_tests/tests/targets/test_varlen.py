@@ -39,7 +39,15 @@ def bound(name: str) -> Varlen:
 @pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "name",
-    ["varlen", "from_the_first_key", "of_themselves", "of_one_mask", "qkv_packed", "kv_packed"],
+    [
+        "varlen",
+        "from_the_first_key",
+        "of_themselves",
+        "of_one_mask",
+        "qkv_packed",
+        "kv_packed",
+        "of_offsets",
+    ],
 )
 def test_right_ones_pass_with_gradients(name: str) -> None:
     """Every parameter is passed, and no case is wrong or lost."""

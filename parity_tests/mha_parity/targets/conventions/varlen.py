@@ -36,7 +36,11 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
 
 # Of the starts of all samples, and of the longest one: `cu_seqlens_q`, `max_seqlen_q`, `cu_seq_k`.
-STARTS = re.compile(r"^cu_?seq|^cu_|cumulative")
+# And of ragged arrays: `q_offsets`, `indptr`.
+STARTS = re.compile(
+    r"^cu_?seq|^cu_|cumulative"
+    r"|^(([qk]|kv|quer(y|ies)|keys?|seq(uence)?s?|rows?)_?)?(offsets|indptr|row_ptr)(_?([qk]|kv))?$"
+)
 LONGEST = re.compile(r"^max_?(seq|len|[qk]$)")
 LAST = "counts from the last key"  # how the causal rule is settled
 ALIGNED_LAST = "the causal rule counts from the last key: sequences are cut so that it is torch's."
