@@ -312,11 +312,13 @@ def _is_of_two_lengths(axes: Axes, words: str) -> bool:
 def _axes(text: str) -> Axes:
     """Return the axes that the words of a tuple stand for, () where one is unknown.
 
-    Of (n, h, l, s) n is samples, of (b, n, n) and (n, n) rows.
+    Of (n, h, l, s) and (s, n) n is samples, of (b, n, n) and (n, n) rows.
     """
     words = [word.strip().lower() for word in text.removesuffix(",").split(",")]
     found = [next((axis for axis, known in _AXES if known.fullmatch(word)), "") for word in words]
     of_samples = words[0] == "n" and words.count("n") == 1
+    if words in (["s", "n"], ["l", "s", "n"]):
+        return ()  # samples behind keys: no shape that is demanded
     found = [axis or {"n": "L"}.get(word, "") for axis, word in zip(found, words, strict=True)]
     if of_samples:
         found[0] = "N"

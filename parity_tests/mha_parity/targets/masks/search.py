@@ -318,10 +318,10 @@ class _Search:
     def _shapes(self) -> tuple[Axes, ...]:
         if self._experiment.problem.case.layout == "unbatched":
             return SINGLE_SHAPES
-        if self._experiment.convention.library.name not in {"numpy", "torch"}:
-            return FEW_SHAPES
+        compiled = self._experiment.convention.library.name not in {"numpy", "torch"}
+        shapes = FEW_SHAPES if compiled else SHAPES
         last = self._experiment.problem.case.layout == "sequence_first" and not self._asked.certain
-        return (*SHAPES, *SAMPLES_LAST) if last else SHAPES
+        return (*shapes, *SAMPLES_LAST) if last else shapes
 
     def _demanded(self, found: list[MaskFormat]) -> list[MaskFormat]:
         """Return the promised shapes of a mask that is ignored: the cases show that it is.
