@@ -1,4 +1,4 @@
-"""Attentions whose calls require the keys and values of earlier calls, which may hold no row."""
+"""Attentions whose calls require what may be empty: keys of earlier calls, or a mask of nothing."""
 
 import numpy as np
 import torch
@@ -72,3 +72,10 @@ def attention(q, k, v, k_cache, v_cache):
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ v, k, v
+
+
+def mask_always(q, k, v, mask=None):
+    """Attend where the mask keeps; without one it raises. Arrays are (N, H, L, D)."""
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(~mask[:, None, None], float("-inf"))
+    return scores.softmax(-1) @ v

@@ -40,6 +40,13 @@ def test_what_is_wrong_with_a_state_or_without_fails(name: str, finding: str) ->
     assert finding == verdict.failures[0].check_result.check
 
 
+def test_a_mask_of_a_function_that_none_raises_for_hides_nothing() -> None:
+    """Kills None for a mask that the function takes the shape of; it is passed in every call."""
+    verdict = judged("mask_always")
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert "`mask` passed in every call, as one without it raises" in " ".join(verdict.notes)
+
+
 def test_each_form_holds_no_row_and_is_said() -> None:
     """Two parameters get keys and values of their widths, one a pair; kills heads of queries."""
     case = Case(seed=0, batch=2, queries=5, keys=5, heads_count=4, kv_heads_count=2, head_dim=3,

@@ -85,6 +85,11 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
                 yield Interpretation(roles, layout, arrangement, many_heads=many_heads)
             for each in packed(roles, layout, arrangement, many_heads=many_heads):
                 yield Interpretation(each, layout, arrangement, many_heads=many_heads)
+    # Last, masks that default to None and hide nothing instead: None may raise.
+    calls = itertools.product(call_roles.with_optional_masks(named), layouts_of(function))
+    for roles, (layout, arrangement) in calls:
+        if arrangement in OF_HEADS and may_have_heads(function, roles):
+            yield Interpretation(roles, layout, arrangement, many_heads=True)
 
 
 @dataclass(eq=False)
