@@ -149,3 +149,15 @@ def averaged_backward(dout, saved):
     short = tuple(axis for axis, size in enumerate(shape) if size != dbias.shape[axis])
     dbias = dbias.mean(short, keepdims=True)
     return dq, dk, dv, dbias
+
+
+NUM_HEADS = 12
+
+
+def of_module(x, w_q, w_k, w_v, w_o):
+    """Right: it reads the number of heads of its module, and so does its backward function."""
+    return projected(x, w_q, w_k, w_v, w_o, NUM_HEADS)
+
+
+def of_module_backward(grad_output, x, w_q, w_k, w_v, w_o, saved):
+    return projected_backward(grad_output, x, w_q, w_k, w_v, w_o, NUM_HEADS, saved)

@@ -20,6 +20,7 @@ FILE = "functions_with_backward.py"
         ("attention_forward", "attention_backward"),
         ("projected", "projected_backward"),
         ("unbiased", "unbiased_backward"),
+        ("of_module", "of_module_backward"),
     ],
 )
 def test_right_ones_pass_with_their_gradients(name: str, backward: str) -> None:

@@ -73,9 +73,16 @@ def method_of(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         The object has none of this name.
 
     """
-    method: Callable[..., Any] = getattr(owner_of(function), name)
+    return with_same_numbers(function, getattr(owner_of(function), name))
+
+
+def with_same_numbers(
+    function: Callable[..., Any], other: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return another function that is called with the numbers of its module that a call's is."""
     with_same = getattr(function, SAME_NUMBERS, None)
-    return method if with_same is None else with_same(method)
+    same: Callable[..., Any] = other if with_same is None else with_same(other)
+    return same
 
 
 def with_arguments(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from mha_parity.targets.conventions.backward_beside import (
     backward_beside,
     pulled_beside,
 )
+from mha_parity.targets.conventions.calls import with_same_numbers
 from mha_parity.targets.conventions.interpreted import InterpretedCalls
 
 if TYPE_CHECKING:
@@ -65,4 +67,5 @@ class CallsBeside(InterpretedCalls):
             return several[place], [each for at, each in enumerate(several) if at != place]
 
         alike = problem.query is problem.key is problem.value  # projected rows are three arrays
-        return pulled_beside(backward, passed, given, leaves, split, of_one_array=alike)
+        same = replace(backward, function=with_same_numbers(call.function, backward.function))
+        return pulled_beside(same, passed, given, leaves, split, of_one_array=alike)

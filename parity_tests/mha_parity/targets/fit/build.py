@@ -291,9 +291,9 @@ def called_with_globals(
         with with_globals(subject, meanings, sizes):
             return function(*args, **kwargs)
 
+    setattr(called, SAME_NUMBERS, _same_numbers(subject, meanings, sizes))
     if not inspect.isfunction(function):
-        same = _same_numbers(subject, meanings, sizes)
-        vars(called).update({"__self__": owner_of(function), SAME_NUMBERS: same})
+        vars(called)["__self__"] = owner_of(function)
     return called
 
 
