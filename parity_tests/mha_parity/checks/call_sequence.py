@@ -22,7 +22,7 @@ from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import UNLIKE_LENGTHS
-from mha_parity.targets.conventions.calls import owner_of
+from mha_parity.targets.conventions.calls import asked_of, owner_of
 from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
 from mha_parity.targets.conventions.self_causal import UNEQUAL
 
@@ -219,8 +219,7 @@ class CallSequence:
 
     def ask(self, function: Any, step: Step) -> Response:
         """Return what an object answers to a step."""
-        call = dataclasses.replace(self._call(step.problem), function=function)
-        return self.make(call, step)
+        return self.make(asked_of(self._call(step.problem), function), step)
 
     def make(self, call: Call, step: Step) -> Response:
         """Return the answer of a call made in the mode of a step."""

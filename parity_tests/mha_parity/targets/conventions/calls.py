@@ -85,6 +85,13 @@ def with_same_numbers(
     return same
 
 
+def asked_of(call: Call, function: Callable[..., Any]) -> Call:
+    """Return a call of the object or function of an earlier one, with its own module numbers."""
+    numbered = hasattr(function, SAME_NUMBERS)
+    held = getattr(function, "__wrapped__", function) if numbered else function
+    return replace(call, function=with_same_numbers(call.function, held))
+
+
 def with_arguments(
     call: Call, named: Sequence[inspect.Parameter], given: Mapping[str, Any]
 ) -> Call:

@@ -30,7 +30,7 @@ from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH, Int
 from mha_parity.targets.conventions.returned_weights import weights_switches
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
-from mha_parity.targets.fit.argument_meanings import LENGTH, LayerSizes
+from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import called_with_globals
 from mha_parity.targets.fit.identity_rotations import ODD_WIDTH, rotation_by_nothing
 from mha_parity.targets.fit.interpretation import OF_HEADS
@@ -153,7 +153,7 @@ class InterpretedCalls(InterpretedLayers):
         kv_heads = case.kv_heads_count
         width, samples = problem.query.shape[-1], case.batch
         made = self.how.construction
-        length = LENGTH if made is None else made.length_for(case.queries, case.keys)
+        length = case.queries if made is None else made.length_for(case.queries, case.keys)
         sizes = LayerSizes(
             width, problem.num_heads, kv_heads=kv_heads, samples=samples, length=length
         )

@@ -69,7 +69,7 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
     records, tuples = records_annotated(function), names_unpacked(function)
     numbers = numbers_read(function)
     for roles in call_roles.function_roles(named, keys_read(function), [*records, *tuples]):
-        many = roles.has_many_heads or bool(numbers)
+        many = roles.has_many_heads or not {"heads", "head_dim"}.isdisjoint(numbers.values())
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
         # What gets their number splits rows by it: one that ignores it is right with an axis of
         # heads, which is tried where the documentation has it, and after all else.

@@ -28,6 +28,10 @@ KEPT_CLASSES = 4  # whose code is read once: three questions are asked of each
 KEPT_CODE = 1024  # functions of which each layer that is built is asked what it reads
 _UNPACKS = "UNPACK_SEQUENCE"
 _OF_HEADS = frozenset({"heads", "head_dim", "width"})
+# A length that a function has to have, and no part of it: `block_size` may be that of a tile.
+_LENGTH = re.compile(
+    r"t|s_?len|seq_?len(gth)?|sequence_len(gth)?|(n|num)_?tokens|(n_)?ctx_?len(gth)?"
+)
 _ENDING = re.compile(r"[./][A-Za-z]\w*")
 _KEY = re.compile(r"[A-Za-z]\w*\.(weight|bias|kernel|w|b)")  # both in one string
 _COMPARES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
@@ -150,20 +154,53 @@ def sizes_read(kind: type, *, of_heads: bool = False) -> dict[str, str]:
 
 
 def numbers_read(function: Any) -> dict[str, str]:
-    """Return heads and widths among the numbers of its module that a function reads, by meaning.
+    """Return heads, widths and lengths among the numbers that a function reads, by meaning.
 
-    A function may read the number of heads of its module, or take it and read the width of all:
-    none without that, nor of what is decorated, since what is compiled has read it already. Other
-    numbers stay as they are: that of one head beside their number would be a scale of its own.
+    They are those of its module, or of something of the user's there, and functions of the module
+    that it calls read them too. It may read the number of heads, or take it and read the width of
+    all; none without that or a length, nor of what is decorated, since what is compiled has read it
+    already. Other numbers stay as they are: that of one head beside their number would be a scale
+    of its own. None where the three contradict each other: a wrong one would be set right.
     """
     scope, code = getattr(function, "__globals__", {}), getattr(function, "__code__", None)
-    numbers = {name for name in _names(code) if type(scope.get(name)) is int}
-    meant = {name: meanings(name)[0] for name in sorted(numbers) if meanings(name)}
+    names = _names_followed(function, scope) if inspect.isfunction(function) else set()
+    numbers = {name for name in names if type(number_of(scope, name)) is int}
+    known = {name: meanings(name.rpartition(".")[2]) for name in sorted(numbers)}
+    meant = {name: each[0] for name, each in known.items() if each}
     found = {name: each for name, each in meant.items() if each in _OF_HEADS}
+    lengths = {n: m for n, m in meant.items() if _LENGTH.fullmatch(n.rpartition(".")[2].lower())}
     taken = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if "heads" in map(size_of_heads, taken):
-        return {name: each for name, each in found.items() if each == "width"}
-    return found if "heads" in found.values() else {}
+        return {name: each for name, each in found.items() if each == "width"} | lengths
+    if not lengths and "heads" not in found.values():
+        return {}
+    sizes = {each: number_of(scope, name) for name, each in found.items()}
+    whole = sizes.get("heads", 0) * sizes.get("head_dim", 0)
+    return {} if whole and whole != sizes.get("width", whole) else found | lengths
+
+
+def _names_followed(function: Any, scope: Mapping[str, Any]) -> set[str]:
+    """Return the names that a function reads, or one of its module that it calls."""
+    found: set[str] = set()
+    todo, seen = [function], {function.__name__}
+    while todo:
+        names = set(_globals_of(todo.pop().__code__))
+        found |= names
+        for name in names - seen:
+            seen.add(name)
+            value = scope.get(name)
+            if inspect.isfunction(value) and value.__module__ == function.__module__:
+                todo.append(value)
+    return found
+
+
+def _globals_of(code: CodeType) -> Iterator[str]:
+    """Yield the global names that code reads, and what it reads of one: no attribute as `k.T`."""
+    yield from (each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL")
+    yield from (name for name in _names(code) if "." in name)
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _globals_of(each)
 
 
 def keys_read(function: Any) -> tuple[str, ...]:
