@@ -1,4 +1,4 @@
-"""Attentions that compute in float32 whatever they are given, as many libraries do."""
+"""Attentions that lose half of the digits of what they are given, as many libraries do."""
 
 from __future__ import annotations
 

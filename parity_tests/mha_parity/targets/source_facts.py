@@ -22,7 +22,7 @@ OF_MASKS = frozenset({Role.MASK, Role.SCORE_BIAS})
 def source_facts(bound: Convention) -> TargetFacts:
     """Return a target's facts with those that its source and its documentation show."""
     subject, beside = bound.subject, getattr(bound, "beside", None)
-    masks = [p.name for p in bound.parameters if p.of == "call" and p.role in OF_MASKS]
+    masks = [p.name for p in bound.facts.parameters if p.of == "call" and p.role in OF_MASKS]
     return replace(
         bound.facts,
         mask_gradients=beside is None or beside.has(masks),
