@@ -81,7 +81,7 @@ docs: $(VENV)/.docs ## build the documentation site in build/docs; each code cel
 fuzz: $(READY) ## read random ids, options, notebooks, messages and files
 	@MHA_PARITY_FUZZ=$(MHA_PARITY_FUZZ) $(BIN)/pytest -q parity_tests/tests/fuzz $(ARGS)
 
-test-frameworks: $(VENV)/.frameworks ## install JAX, flax, haiku, Keras and ONNX, and judge their attention layers
+test-frameworks: $(VENV)/.frameworks ## install JAX, flax, haiku, equinox, Keras and ONNX, and judge their attention layers
 	@$(BIN)/pytest -q -m frameworks $(ARGS)
 
 test-languages: $(READY) ## judge the clients in C, Rust and JavaScript (gcc, rustc, node)
@@ -134,7 +134,7 @@ $(READY): pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.frameworks: $(READY)
-	@echo "Installing JAX, flax, haiku, Keras and ONNX"
+	@echo "Installing JAX, flax, haiku, equinox, Keras and ONNX"
 	@$(PIP) install --editable '.[dev,frameworks,onnx]'
 	@touch $@
 

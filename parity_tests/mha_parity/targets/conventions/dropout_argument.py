@@ -10,7 +10,7 @@ import numpy as np
 
 from mha_parity.core.parameters import Role
 from mha_parity.targets.conventions.calls import Arguments, with_arguments
-from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
+from mha_parity.targets.conventions.layer_modes import has_modes, is_of_equinox, set_mode
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.interpreted import InterpretedCalls
 
 GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called
+WITHOUT_KEY = "dropout was not judged: its call takes no key, without which it raises in training."
 _SEED = re.compile(r"(\w+_)?seed")
 _SOURCE = re.compile(
     r"generator|rng|key|((dropout|drop|rng|prng|random|attn_dropout)_?)(key|rng|generator)"
@@ -115,6 +116,11 @@ def with_layer_dropout(
     layer = convention.dropping(problem, p)
     # No dropout of a target's own promises what 0 / 0 is.
     if layer is None or (p == 1 and not has_modes(layer)):
+        return None
+    # What equinox drops needs a key, which a call without one cannot have.
+    named = (each.name.lower() for each in convention.call_parameters)
+    if is_of_equinox(layer) and not any(map(_SOURCE.fullmatch, named)):
+        convention.remarks = tuple(dict.fromkeys((*convention.remarks, WITHOUT_KEY)))
         return None
 
     def asked(training: bool) -> Call:
