@@ -99,7 +99,7 @@ def settings_of(options: Options, candidate: Candidate) -> JudgeSettings:
         promised=promised,
         strict_padding=options.strict_padding,
         one_length=marks_positions(candidate),
-        mask_gradients=candidate.facts.mask_gradients,
+        mask_gradients=not candidate.facts.without_mask_gradients,
         max_times_torch=options.max_times_torch,
         bounds=options.draw,
     )
@@ -194,6 +194,8 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
         fitting = (each if each.queries == each.keys else _squared(each) for each in fitting)
     if takes_even_heads(candidate.facts.reasons):
         fitting = map(_with_even_heads, fitting)
+    if longest := candidate.facts.longest:
+        fitting = (_cut(each, longest) for each in fitting)
     plan: MaskPlan | None = candidate.masks
     yield from fitting if plan is None else _askable(fitting, plan)
 
@@ -252,6 +254,13 @@ def _squared(case: Case) -> Case:
         return whole
     length = min(case.queries, case.keys)
     return case.replace(queries=length, keys=length)
+
+
+def _cut(case: Case, longest: int) -> Case:
+    """Return a case with gradients of no more rows and keys than these."""
+    if case.gradients == "no":
+        return case
+    return case.replace(queries=min(case.queries, longest), keys=min(case.keys, longest))
 
 
 def _shortened(case: Case) -> Case:

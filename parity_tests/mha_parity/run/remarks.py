@@ -35,6 +35,16 @@ WITHOUT_GRADIENTS = "--features gradients=no leaves them out"
 REST = "judge the rest with --features inputs=self"
 
 
+def of_short_lengths(facts: TargetFacts, options: Options) -> str:
+    """Return the sentence on the lengths that gradients are asked of; "" where they are all."""
+    if not (facts.longest and options.grad):
+        return ""
+    return (
+        f"gradients were asked of at most {facts.longest} rows and keys, and with them all else: "
+        "the backward pass takes time of the cube of the length."
+    )
+
+
 def not_served_remarks(
     candidate: Candidate, options: Options, offer: Offer, case_results: Sequence[CaseResult]
 ) -> tuple[str, ...]:
@@ -45,6 +55,7 @@ def not_served_remarks(
     found = (
         *map(not_installed, facts.not_installed),
         f"gradients were judged too: {backward}; {WITHOUT_GRADIENTS}." if backward else "",
+        of_short_lengths(facts, options),
         facts.dropped,
         "" if own is None else own.sentence,
         "" if own is None else own.limit,

@@ -25,7 +25,7 @@ def source_facts(bound: Convention) -> TargetFacts:
     masks = [p.name for p in bound.facts.parameters if p.of == "call" and p.role in OF_MASKS]
     return replace(
         bound.facts,
-        mask_gradients=beside is None or beside.has(masks),
+        without_mask_gradients=beside is not None and not beside.has(masks),
         own_backward=f"`{beside.name}` stands beside it" if beside else own_backward(subject),
         dropped=dropped_results(subject),
         not_installed=imported_in_name(subject),

@@ -89,6 +89,7 @@ class Convention(ABC):
     of_one_batch: bool = False  # the same may hold of the number of samples
     bounds: frozenset[str] = frozenset()  # keys of sizes that are called after a window
     weights_axes: str = ""  # those of returned weights by documentation, as "HNLS"; "" for torch's
+    longest: int = 0  # rows that gradients are asked of, 0 for any number
     joins_heads: bool = False  # by a matrix of its own, which is filled with the identity
     # The parameters of the call that inputs, weights and sizes take: no masks.
     filled: frozenset[str] = frozenset()
@@ -144,6 +145,7 @@ class Convention(ABC):
             parameters=(*self.parameters, *self.bypass.parameters),
             answer_dtypes=self.answer_dtypes,
             own_weights=self.own_weights,
+            longest=self.longest,
             compiles=self.library.name == "jax",
         )
 
