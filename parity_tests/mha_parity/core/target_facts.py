@@ -27,8 +27,8 @@ class TargetFacts:
     one head, and ``zero_rows`` whether its documentation promises 0 in rows that see no key.
     ``lost_trial`` says how a small call that should show how it is called ended its process.
     ``padding_left_out``: a run does not judge its rows of padded queries where they alone are off;
-    ``without_mask_gradients``: none of its gradients are of masks. ``longest`` is the most rows and keys
-    that gradients are asked of, 0 for any number.
+    ``without_mask_gradients``: none of its gradients are of masks. ``longest`` is the most rows and
+    keys that gradients are asked of, 0 for any number.
     """
 
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
