@@ -26,12 +26,12 @@ from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp
 from mha_parity.targets.conventions.resets import find_reset
 from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
-from mha_parity.targets.conventions.slow_backward import longest_with_gradients
 from mha_parity.targets.conventions.taken_back import (
     FLOAT_MASKS,
     gradients_of_nothing,
     leave_out_empty,
     leave_out_floats,
+    limit_lengths,
 )
 from mha_parity.targets.conventions.window_calls import use_windows_of
 from mha_parity.targets.fit.documented_layout import documents_multiples
@@ -89,7 +89,7 @@ def probe_offer(convention: Convention) -> None:
     use_cache_of(convention)
     use_windows_of(convention)
     find_log_sum_exp(convention)
-    convention.longest = longest_with_gradients(convention)
+    limit_lengths(convention)
     if convention.masks is not None:
         convention.masks = convention.masks.with_raising_integers()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mha_parity.targets.conventions.slow_backward import longest_with_gradients
 from mha_parity.targets.masks.documented import documents_booleans
 from mha_parity.targets.own_backward import own_backward
 
@@ -51,3 +52,8 @@ def leave_out_floats(convention: Convention) -> None:
             convention.offer = convention.offer | {axis: left}
             reason = f"its documentation says that `{held}` is boolean"
             convention.reasons |= {(axis, each): reason for each in taken_back}
+
+
+def limit_lengths(convention: Convention) -> None:
+    """Keep of how many rows gradients can be asked, where their time is the cube of that."""
+    convention.longest = longest_with_gradients(convention)
