@@ -32,7 +32,7 @@ class InParts(nn.Module):
 
 
 class InPartsTiled(InParts):
-    """Wrong: query head h reads key head h % n_kv_heads."""
+    """Wrong: key heads are tiled over the query heads."""
 
     def repeated(self, rows):
         """Return keys or values with one head for each of the queries."""
