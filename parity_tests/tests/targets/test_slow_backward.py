@@ -39,14 +39,21 @@ def test_the_limit_follows_from_both_times(
     seconds: tuple[float, float], longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Short times and squares have none; kills each bound moved, and a limit of any number."""
-    times = iter(seconds)
-    monkeypatch.setattr(slow_backward, "_seconds", lambda *_: next(times))
-    case = Case(seed=0, batch=2, queries=5, keys=5, heads_count=1, head_dim=4)
-    bound: Any = SimpleNamespace(
-        library=SimpleNamespace(name="numpy"),
-        offer={"gradients": ("no", "yes")},
-        plain_case=lambda: case,
-    )
+    short, long = seconds
+    clock = iter([0.0, short, 0.0, long])
+    monkeypatch.setattr(slow_backward, "process_time", lambda: next(clock))
+
+    class Bound:
+        library = SimpleNamespace(name="numpy")
+        offer = make_offer(gradients=("no", "yes"))
+
+        def plain_case(self) -> Case:
+            return Case(seed=0, batch=2, queries=5, keys=5, heads_count=1, head_dim=4)
+
+        def __call__(self, problem: object) -> None:
+            """Answer nothing: the time is the clock's."""
+
+    bound: Any = Bound()
     assert longest == longest_with_gradients(bound)
 
 
