@@ -35,8 +35,13 @@ class Filled(nn.Module):
             for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
         scores = q @ k.mT / (width // self.num_heads) ** 0.5
-        rows = self.fill(scores, self.hidden(mask, length)).softmax(-1) @ v
+        weights = self.fill(scores, self.hidden(mask, length)).softmax(-1)
+        rows = self.kept(weights) @ v
         return self.out_proj(rows.transpose(1, 2).reshape(x.shape))
+
+    def kept(self, weights):
+        """Return the weights of all rows."""
+        return weights
 
 
 class NotANumber(Filled):
@@ -76,16 +81,9 @@ class Zeroed(Filled):
         self.sees = ~found.all(-1, keepdim=True)
         return found
 
-    def forward(self, x, mask=None):
-        """Return (N, L, E). mask: (N, S), True keeps."""
-        samples, length, width = x.shape
-        q, k, v = (
-            proj(x).view(samples, length, self.num_heads, -1).transpose(1, 2)
-            for proj in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        scores = q @ k.mT / (width // self.num_heads) ** 0.5
-        weights = self.fill(scores, self.hidden(mask, length)).softmax(-1) * self.sees
-        return self.out_proj((weights @ v).transpose(1, 2).reshape(x.shape))
+    def kept(self, weights):
+        """Return the weights of rows that see a key, and 0 elsewhere."""
+        return weights * self.sees
 
 
 class ZeroedByPaddingAlone(Zeroed):

@@ -35,12 +35,11 @@ def after_training(sequence: CallSequence) -> Iterator[str]:
     """
     if not sequence.can_train:
         return
-    step = sequence.this
-    for shorter in (*sequence.half, sequence.other)[:1]:
-        earlier = shorter._replace(mode=TRAINING)
-        if sequence.after((), earlier).answer is None:
-            return
-        found = sequence.after((earlier,), step)
-        if departure := sequence.departure(step, found):
-            sequence.tell_departure((earlier,), step, found)
-            yield f"statelessness: {departure} in the answer to {step} after {earlier}."
+    step, earlier = sequence.this, next(iter(sequence.half), sequence.other)
+    earlier = earlier._replace(mode=TRAINING)
+    if sequence.after((), earlier).answer is None:
+        return
+    found = sequence.after((earlier,), step)
+    if departure := sequence.departure(step, found):
+        sequence.tell_departure((earlier,), step, found)
+        yield f"statelessness: {departure} in the answer to {step} after {earlier}."
