@@ -133,17 +133,13 @@ def _with_given_scale(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
         for case, scale in zip(cases, SCALES, strict=True)
     ]
     trials = _with_gradients(caller.ask_problems(problems))
-    off = [each for trial in trials for each in departures_of(trial).values() if each is not None]
-    by_default = [
-        each.scaled
-        and abs(each.factor * trial.problem.scale * trial.problem.head_dim**0.5 - 1)
-        <= RTOL[trial.problem.case.dtype]
-        for trial in trials
-        for each in departures_of(trial).values()
-        if each is not None
-    ]
-    if off and all(by_default):
-        names = dict.fromkeys(_stage(each.name) or f"of {each.name}" for each in off)
+    found = [(t.problem, each) for t in trials for each in departures_of(t).values() if each]
+    by_default = (
+        each.scaled and abs(each.factor * p.scale * p.head_dim**0.5 - 1) <= RTOL[p.case.dtype]
+        for p, each in found
+    )
+    if found and all(by_default):
+        names = dict.fromkeys(_stage(each.name) or f"of {each.name}" for _, each in found)
         yield f"{OF_SCALE} {', '.join(names)} {BY_DEFAULT}"
     else:
         yield from (f"with a scale that is given: {text}" for text in _sentences(trials))

@@ -15,7 +15,7 @@ import re
 import sys
 import textwrap
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
@@ -48,7 +48,7 @@ class BackwardFunction:
 
     function: Callable[..., Any]
     takes: tuple[inspect.Parameter, ...]
-    returns: tuple[str, ...] = field(default=())
+    returns: tuple[str, ...] = ()
 
     def has(self, names: Iterable[str]) -> bool:
         """Return whether its `return` names a gradient of one of some arguments."""
