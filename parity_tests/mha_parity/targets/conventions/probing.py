@@ -101,7 +101,8 @@ def _cases_of(convention: Convention, probe: FeatureProbe) -> tuple[Case, ...]:
     """
     if getattr(convention, "beside", None) is None:
         return probe.cases
-    return (*probe.cases, *(case.replace(gradients="yes") for case in probe.cases))
+    without = (case for case in probe.cases if case.gradients == "no")
+    return (*probe.cases, *(case.replace(gradients="yes") for case in without))
 
 
 def _is_refusal(reason: str) -> bool:
