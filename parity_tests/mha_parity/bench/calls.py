@@ -160,7 +160,8 @@ def _target(bound: Convention, task_arrays: TaskArrays) -> Workload:
         quiet = torch.no_grad
 
     def call() -> Any:
+        args, kwargs = made.passed
         with quiet():
-            return made.function(*made.args, **made.kwargs)
+            return made.function(*args, **kwargs)
 
     return Workload(call, lambda result: bound.answer(problem, result))

@@ -189,9 +189,10 @@ class DebuggedCandidate:
             return self._bound(problem)
         self._stopped = True
         call = self._bound.prepare(problem)
+        args, kwargs = call.passed
         debugger = Debugger(skip=SKIPPED)
         with target_errors():
-            result = debugger.runcall(call.function, *call.args, **call.kwargs)
+            result = debugger.runcall(call.function, *args, **kwargs)
         if debugger.left:
             raise KeyboardInterrupt
         return self._bound.answered(problem, call, result)

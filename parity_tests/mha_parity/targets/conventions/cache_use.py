@@ -16,7 +16,8 @@ class CacheUse:
 
     ``parameters`` take it, none where the object keeps it; ``switches`` are True; ``first_row``
     get the number of rows before. ``begun`` is what the first call is passed: "" for the default,
-    or the container that the target fills. ``places`` are those of the cache in what is returned.
+    a container that the target fills, or the name of what makes one in the user's code. ``places``
+    are those of the cache in what is returned.
     ``whole_tables``: a table of positions has rows for those before the call's, too.
     ``method`` is the one of the object that takes a row more, without an axis of rows where
     ``flat``; "" for calls. ``passed`` is the cache that it takes besides and returns behind the
@@ -34,6 +35,11 @@ class CacheUse:
     passed: str = ""
 
     @property
+    def filled(self) -> bool:
+        """Whether calls fill the cache that the first one was passed, and return none."""
+        return bool(self.begun) and not self.places
+
+    @property
     def kept_inside(self) -> bool:
         """Whether the object keeps the cache itself."""
         return not (self.parameters or self.passed)
@@ -46,7 +52,7 @@ class CacheUse:
     @property
     def meanings(self) -> dict[str, str]:
         """Sentence about each parameter, by its key."""
-        said = dict.fromkeys(self.parameters, FILLED if self.begun else MEANING)
+        said = dict.fromkeys(self.parameters, FILLED if self.filled else MEANING)
         if self.kept_inside:
             said |= dict.fromkeys(self.first_row, BEFORE) | dict.fromkeys(self.switches, KEPT)
         return {f"call.{name}": text for name, text in said.items()}

@@ -8,7 +8,6 @@ left at its default, which the verdict says.
 from __future__ import annotations
 
 import re
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -25,6 +24,7 @@ from mha_parity.core.parameters import Role
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions.cache_objects import BEGUN, beginnings, new_cache
 from mha_parity.targets.conventions.cache_use import CacheUse
 from mha_parity.targets.conventions.calls import method_of, owner_of, target_errors, with_arguments
 from mha_parity.targets.conventions.canonical_layout import without_names
@@ -44,7 +44,7 @@ from mha_parity.targets.fit.roles import counts_rows_before
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from inspect import Parameter
 
     from mha_parity.core.arrays import Array
@@ -56,17 +56,6 @@ LENGTH, HEAD_DIM = 6, 8  # of small problems; no part of the rows is as long as 
 BEFORE = 3  # rows whose cache is passed on
 _CACHE = re.compile(r"cache|past|incremental")
 _RETURNS = re.compile(r"cache|past|present|(^|_)kvs?(_|$)")
-TRANSFORMERS = "transformers"
-
-
-def _of_transformers() -> Any:
-    """Return an empty cache as Hugging Face's layers fill it."""
-    return sys.modules[TRANSFORMERS].DynamicCache()
-
-
-_BEGUN: dict[str, Callable[[], Any]] = {
-    "": lambda: None, "dict": dict, "list": list, TRANSFORMERS: _of_transformers
-}  # fmt: skip
 
 
 class CachedAnswer(NamedTuple):
@@ -84,16 +73,26 @@ class CachedCalls:
 
     def begin(self, problem: Problem) -> tuple[CachedAnswer, tuple[Any, ...]]:
         """Return the answer to the first rows of a sequence, and the cache."""
-        cache = (_BEGUN[self.use.begun](),) if self.use.begun else ()
+        cache = self._begun(problem)
         answer = self.ask(problem, 0, cache)
-        return answer, cache or self.cache_of(answer)
+        return answer, cache if self.use.filled else self.cache_of(answer)
+
+    def _begun(self, problem: Problem) -> tuple[Any, ...]:
+        """Return the cache that the first call is passed; none for the default."""
+        begun = self.use.begun
+        if begun in BEGUN:
+            return (BEGUN[begun](),) if begun else ()
+        call = self.bound.prepare(problem)
+        self.function = call.function if self.function is None else self.function
+        call = replace(call, function=self.function)
+        return (new_cache(begun, self.bound.entry(), call, problem),)
 
     def go_on(
         self, problem: Problem, before: int, cache: tuple[Any, ...]
     ) -> tuple[CachedAnswer, tuple[Any, ...]]:
         """Return the answer to further rows, and the cache after them."""
         answer = self.ask(problem, before, cache)
-        return answer, cache if self.use.begun else self.cache_of(answer)
+        return answer, cache if self.use.filled else self.cache_of(answer)
 
     def cache_of(self, answer: CachedAnswer) -> tuple[Any, ...]:
         """Return the cache in what a call returned."""
@@ -267,8 +266,8 @@ def _uses(bound: Convention) -> Iterator[CacheUse]:
         if getattr(bound, "reset", ""):
             yield CacheUse(())
         return
-    known = [each for each in _BEGUN if each != TRANSFORMERS or TRANSFORMERS in sys.modules]
-    for begun in known if len(takes) == 1 else ("",):
+    takers = [p for p in of_cache if p.name in takes]
+    for begun in beginnings(bound.entry(), bound.subject, takers):
         yield CacheUse(takes, on, first_row, begun)
     if takes and (on or first_row):
         yield CacheUse((), on, first_row)
@@ -289,7 +288,7 @@ def _tried(
     answer, cache = calls.begin(first)
     for found in _placed(use, answer, cache):
         calls = CachedCalls(bound, found, None if found.parameters else calls.function)
-        given = cache if found.begun or not found.parameters else _at(answer.beside, found)
+        given = cache if found.filled or not found.parameters else _at(answer.beside, found)
         try:
             output = calls.go_on(one, before, given)[0].output
         except CandidateError as error:
@@ -316,8 +315,12 @@ def _of_keys_alone(bound: Convention, one: Problem, first: Problem) -> Array | N
 
 def _placed(use: CacheUse, answer: CachedAnswer, cache: tuple[Any, ...]) -> Iterator[CacheUse]:
     """Yield where in what was returned the cache may stand."""
+    if use.begun and use.begun not in BEGUN:
+        alike = (at for at, each in enumerate(answer.beside) if type(each) is type(cache[0]))
+        yield from (replace(use, places=(at,)) for at in alike)
     if not use.parameters or use.begun:
-        if not use.begun or cache[0]:  # a container that stayed empty is none
+        emptied = bool(use.begun) and use.begun in BEGUN and not cache[0]
+        if not emptied:  # a container that stayed empty is none
             yield use
         return
     count = len(use.parameters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -177,7 +178,8 @@ class Call:
     ``pull`` leads from the result to the gradients as an answer has them, where the case asks for
     them; it raises ``CandidateError`` where there are none. ``compiles``: it is of JAX's arrays.
     ``remarks``: what is to be said of it once it was made. ``reset`` is the method of the target by
-    which it forgets what earlier calls left.
+    which it forgets what earlier calls left. ``filled`` are the arguments that it fills: each time
+    that it is made, it gets copies of these.
     """
 
     function: Callable[..., Any]
@@ -188,6 +190,18 @@ class Call:
     compiles: bool = False
     remarks: list[str] = field(default_factory=list)
     reset: str = ""
+    filled: tuple[Any, ...] = ()
+
+    @property
+    def passed(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """The arguments that the function gets, by position and by name."""
+        if not self.filled:
+            return self.args, self.kwargs
+
+        def given(value: Any) -> Any:
+            return copy.deepcopy(value) if any(value is each for each in self.filled) else value
+
+        return tuple(map(given, self.args)), {n: given(each) for n, each in self.kwargs.items()}
 
     def make(self) -> Any:
         """Make the call; of JAX's arrays compiled as one program, where it can be traced.
@@ -202,13 +216,14 @@ class Call:
         with target_errors(bfloat16=any(x.dtype.name == "bfloat16" for _, x in self.given)):
             if self.reset:
                 method_of(self.function, self.reset)()
+            args, kwargs = self.passed
             if self.compiles and not _as_they_stand.get():
                 with suppress(Exception):  # then it is made as it stands
                     if isinstance(self.function, JaxVJP):
-                        return self.function.compiled(*self.args, **self.kwargs)
-                    return call_compiled(self.function, self.args, self.kwargs)
+                        return self.function.compiled(*args, **kwargs)
+                    return call_compiled(self.function, args, kwargs)
             try:
-                return self.function(*self.args, **self.kwargs)
+                return self.function(*args, **kwargs)
             except NotImplementedError as error:
                 if self.pull is not None or NO_BACKWARD not in str(error):
                     raise
@@ -220,8 +235,9 @@ def _without_autograd(call: Call) -> Any:
     """Make a call of torch's arrays as an inference that tracks no gradients."""
     import torch
 
+    args, kwargs = call.passed
     with torch.no_grad():
-        return call.function(*call.args, **call.kwargs)
+        return call.function(*args, **kwargs)
 
 
 class target_errors:  # noqa: N801  (reads as a statement: `with target_errors():`)

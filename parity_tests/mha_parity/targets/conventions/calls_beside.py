@@ -14,7 +14,7 @@ from mha_parity.targets.conventions.backward_beside import (
     pulled_beside,
 )
 from mha_parity.targets.conventions.calls import with_same_numbers
-from mha_parity.targets.conventions.interpreted import InterpretedCalls
+from mha_parity.targets.conventions.required_caches import CallsWithCaches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.fitted_gradients import Pull
 
 
-class CallsBeside(InterpretedCalls):
+class CallsBeside(CallsWithCaches):
     """A target that is called by an interpretation; of a function also the one beside it."""
 
     # The function of its module that computes its gradients, where small calls show that it does.

@@ -24,7 +24,7 @@ _STEP = re.compile(
     r"(step|token|incremental|one)(_forward)?|decode|incremental(_forward|_step)?"
 )
 _OF_TRAINING = re.compile(r"lr|rate|eta|opt|grad|loss")  # of a step of gradient descent
-_MAKES = re.compile(
+MAKES = re.compile(
     r"(empty|init(ial)?(ize)?|new|make|create|alloc(ate)?|build|fresh|start|zero)_?(kv_?)?"
     r"(cache|state|memory)|(kv_?)?(cache|state)_(init|zero|empty)"
 )
@@ -71,7 +71,7 @@ def _is_cache(name: str) -> bool:
 
 def _makers(kind: Any) -> Iterator[str]:
     """Yield the methods of a class that make an empty cache, by their names."""
-    yield from (name for name, _ in own_methods(kind) if _MAKES.fullmatch(name))
+    yield from (name for name, _ in own_methods(kind) if MAKES.fullmatch(name))
 
 
 def stepped(call: Call, use: CacheUse, cache: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

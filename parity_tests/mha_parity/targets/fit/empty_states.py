@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Axes: N samples, G heads of keys and values, 0 rows, the width D of a head or C of all of them.
 _AXES = ("NG0D", "N0GD", "G0D", "0GD", "N0C", "none")
 PAIR, KEYS, VALUES = "pair", "keys", "values"
+OBJECT = "object"  # what the user's code makes, for each call anew
 OF_TWO = 2  # parameters of which one gets keys, the other one values
 
 
@@ -31,6 +32,8 @@ def empty_states(names: Sequence[str]) -> Iterator[tuple[tuple[str, str], ...]]:
             yield (names[0], f"{KEYS} {axes}"), (names[1], f"{VALUES} {axes}")
     for forms in product(_AXES, repeat=len(names) == 1):
         yield tuple((name, f"{PAIR} {axes}") for name, axes in zip(names, forms, strict=False))
+    if len(names) == 1:
+        yield ((names[0], OBJECT),)
 
 
 def empty_state(form: str, case: Case, dtype: Any, array: Callable[[Array], Any]) -> Any:
@@ -48,6 +51,8 @@ def empty_state(form: str, case: Case, dtype: Any, array: Callable[[Array], Any]
 
 def state_text(form: str) -> str:
     """Say what a state gets."""
+    if form == OBJECT:
+        return "an empty cache that its own code makes"
     kind, axes = form.split()
     if axes == "none":
         return "a pair of None"

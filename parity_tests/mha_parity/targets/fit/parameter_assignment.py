@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.configurations import RecordingConfig
-from mha_parity.targets.fit.empty_states import empty_state
+from mha_parity.targets.fit.empty_states import OBJECT, empty_state
 from mha_parity.targets.fit.fillers import filler_mask
 from mha_parity.targets.fit.identity_rotations import rotation_by_nothing
 from mha_parity.targets.fit.tile_names import TILE, tile_or_count
@@ -101,7 +101,8 @@ class ParameterAssignment:
         for name, form in self.rotations:
             values[name] = rotation_by_nothing(form, case, dtype, partial(array, name))
         for name, form in self.states:
-            values[name] = empty_state(form, case, dtype, partial(array, name))
+            if form != OBJECT:
+                values[name] = empty_state(form, case, dtype, partial(array, name))
         return values
 
     def of_lengths(self, queries: int, keys: int) -> dict[str, int]:
