@@ -244,3 +244,31 @@ class ByName(Causal):
     def forward(self, x: Tensor, cache=None) -> Tensor:  # type: ignore[no-untyped-def]
         """Return the output."""
         return self.attend(x, cache)
+
+
+class WithPair(Causal):
+    """Takes and returns a pair of arrays; without one it returns none."""
+
+    returns_the_old = False
+
+    def forward(self, x: Tensor, kv_cache: Any = None) -> tuple[Tensor, Any]:
+        """Return the output and the pair for the next call."""
+        held = Grows()
+        held.pair = kv_cache
+        output = self.attend(x, held)
+        passed = kv_cache if self.returns_the_old or kv_cache is None else held.pair
+        return output, passed
+
+
+class ReturnsTheOld(WithPair):
+    """Returns the pair that it was passed: no call sees the rows of another."""
+
+    returns_the_old = True
+
+
+class ReadsNoPair(Causal):
+    """Takes a pair for the sake of its callers, and returns it as it is."""
+
+    def forward(self, x: Tensor, kv_cache: Any = None) -> tuple[Tensor, Any]:
+        """Return the output and what was passed."""
+        return self.attend(x, None), kv_cache

@@ -356,3 +356,18 @@ class DrawnByDepth(Layer):
     def __init__(self, embed_dim, num_heads, num_layers):
         super().__init__(embed_dim, num_heads)
         nn.init.normal_(self.out_proj.weight, std=0.02 * (2 * num_layers) ** -0.5)
+
+
+class OfHiddenAndHeads(Layer):
+    """Takes BERT's numbers by their letters: the width H, and A heads."""
+
+    def __init__(self, H, A):
+        super().__init__(H, A)
+
+
+class DrawnByArgument(Layer):
+    """Takes what draws the weights of one projection."""
+
+    def __init__(self, embed_dim, num_heads, proj_kernel_init):
+        super().__init__(embed_dim, num_heads)
+        proj_kernel_init(self.out_proj.weight)

@@ -39,6 +39,14 @@ class Grouped(nn.Module):
         return self.out_proj(merge(weights @ self.repeated(v)))
 
 
+class NeverRepeats(Grouped):
+    """One key head for each query head, or one alone: no product of others has a shape."""
+
+    def repeated(self, rows):
+        """Return keys or values as they are."""
+        return rows
+
+
 class Packed(Grouped):
     """One Linear of queries, keys and values, of unlike numbers of heads."""
 

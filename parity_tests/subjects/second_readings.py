@@ -214,3 +214,22 @@ def in_float32_alone(q, k, v):
     """q: (N, H, L, D). Arrays of four bytes are served, which no sentence says."""
     scale = {4: q.shape[-1] ** -0.5}[q.element_size()]
     return (q @ k.mT * scale).softmax(-1) @ v
+
+
+class OutputsFirst:
+    """Bare matrices (out, in), and a mask that no call does without."""
+
+    def __init__(self, d_model, n_heads):
+        self.n_heads = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = np.zeros((4, d_model, d_model))
+
+    def __call__(self, x, mask=None):
+        """Return (N, L, E); mask (L, L), which is added."""
+        split = (*x.shape[:2], self.n_heads, -1)
+        q, k, v = (
+            (x @ w.T).reshape(split).swapaxes(1, 2) for w in (self.w_q, self.w_k, self.w_v)
+        )
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + mask
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        mixed = (e / e.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(x.shape)
+        return mixed @ self.w_o.T

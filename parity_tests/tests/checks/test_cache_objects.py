@@ -21,6 +21,7 @@ RIGHT = {
     "Makes": FILLED,
     "ByName": FILLED,
     "returns_another": MEANING,
+    "WithPair": MEANING,
 }
 WRONG = (
     "AnnotatedInFront",
@@ -28,6 +29,7 @@ WRONG = (
     "WithRoomForCalls",
     "MakesAndForgets",
     "sees_empty_room",
+    "ReturnsTheOld",
 )
 
 
@@ -82,3 +84,10 @@ def test_a_method_that_makes_a_cache_is_found() -> None:
     subject = load_subject("cache_objects.py:Makes")
     parameter = Parameter("cache", Parameter.POSITIONAL_OR_KEYWORD)
     assert ("CacheOfLists", "init_cache") == makers(subject.forward, subject, parameter)
+
+
+def test_a_pair_that_is_not_read_is_not_tried() -> None:
+    """Of an empty pair no output depends: another one is passed, and the verdict says it."""
+    verdict = judged("ReadsNoPair")
+    assert Outcome.PASS is verdict.outcome
+    assert "parameters not tried: kv_cache" in verdict.sentence

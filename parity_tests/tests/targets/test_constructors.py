@@ -122,8 +122,12 @@ def test_inputs_in_a_tuple_are_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["OfOptionalWidths", "OfDtype", "KeysAndValuesAsOne", "LikeTorchs"]
-)
+    "name",
+    [
+        "OfOptionalWidths", "OfDtype", "KeysAndValuesAsOne", "LikeTorchs", "OfHiddenAndHeads",
+        "DrawnByArgument",
+    ],
+)  # fmt: skip
 def test_what_no_call_or_constructor_does_without_is_given(name: str) -> None:
     """Widths that default to None, a dtype, lengths of samples, a mask of torch's name."""
     verdict = checked(name)

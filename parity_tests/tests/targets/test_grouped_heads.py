@@ -121,3 +121,10 @@ def test_a_number_that_counts_otherwise_stays_at_its_default() -> None:
     verdict = check(bound, Options(cases=30, seed=3, shrink=False))
     assert verdict.outcome is Outcome.PASS
     assert {"num_groups"} == {each.name for each in verdict.parameters if each.status != "tried"}
+
+
+def test_a_layer_that_raises_with_the_key_heads_of_its_constructor_fails() -> None:
+    """Kills a trial that takes the promise back: it was green, with the parameter not tried."""
+    verdict = check_subject("grouped_layers.py:NeverRepeats", cases=40, dtypes=("float64",))
+    assert Outcome.FAIL is verdict.outcome
+    assert {"fewer"} == {each.case.features()["kv_heads"] for each in verdict.failures}

@@ -22,7 +22,7 @@ judged = checks_of("second_readings.py", cases=60, dtypes=("float64",))
     "name",
     [
         "documented_in_a_table", "HidesByIndex", "FusedValuesFirst", "PairAndValues", "JoinsBiases",
-        "BiasOrMask", "ReturnsThree", "BinaryMask", "PackedBehind",
+        "BiasOrMask", "ReturnsThree", "BinaryMask", "PackedBehind", "OutputsFirst",
     ],
 )  # fmt: skip
 def test_right_ones_pass(name: str) -> None:

@@ -12,6 +12,7 @@ import inspect
 import re
 import sys
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -21,13 +22,14 @@ from mha_parity.targets.conventions.calls import method_of, target_errors
 from mha_parity.targets.conventions.own_methods import own_methods
 from mha_parity.targets.conventions.step_methods import MAKES
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
+from mha_parity.targets.fit.empty_states import empty_pairs, empty_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from inspect import Parameter
 
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.calls import Call
+    from mha_parity.targets.conventions.calls import Arguments, Call
 
 _CALLED_CACHE = re.compile(r"cache|kv_?state|kv_?memory", re.IGNORECASE)
 _MAKES_ITSELF = re.compile(
@@ -73,7 +75,30 @@ def beginnings(entry: Any, subject: Any, takers: Sequence[Parameter]) -> tuple[s
     if len(takers) != 1:
         return ("",)
     known = [each for each in BEGUN if each != TRANSFORMERS or TRANSFORMERS in sys.modules]
-    return (*known, *makers(entry, subject, takers[0]))
+    return (*known, *makers(entry, subject, takers[0]), *empty_pairs())
+
+
+def begun_cache(begun: str, entry: Any, call: Call, arguments: Arguments, rows: int = 0) -> Any:
+    """Return what the first call of a sequence is passed; of a pair also one of some rows of 1.
+
+    Raises
+    ------
+    CandidateError
+        Nothing in the user's code makes it.
+
+    """
+    if begun in BEGUN:
+        return BEGUN[begun]()
+    problem = arguments.problem
+    if begun in empty_pairs():
+        array = partial(arguments.array, "cache")
+        return empty_state(begun, problem.case, problem.dtype, array, rows=rows)
+    return new_cache(begun, entry, call, problem)
+
+
+def stays_empty(begun: str, cache: Any) -> bool:
+    """Return whether what a call was passed holds nothing behind it: a pair can be no other."""
+    return begun in empty_pairs() or (begun in BEGUN and not cache)
 
 
 def _scope(entry: Any) -> Mapping[str, Any]:

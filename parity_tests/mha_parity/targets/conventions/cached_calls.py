@@ -23,10 +23,16 @@ from mha_parity.core.features import ONE_ROW, UNMASKED
 from mha_parity.core.parameters import Role
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import attributed
-from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.cache_objects import BEGUN, beginnings, new_cache
+from mha_parity.targets.conventions.cache_objects import beginnings, begun_cache
+from mha_parity.targets.conventions.cache_places import placed, taken_from
 from mha_parity.targets.conventions.cache_use import CacheUse
-from mha_parity.targets.conventions.calls import method_of, owner_of, target_errors, with_arguments
+from mha_parity.targets.conventions.calls import (
+    Arguments,
+    method_of,
+    owner_of,
+    target_errors,
+    with_arguments,
+)
 from mha_parity.targets.conventions.canonical_layout import without_names
 from mha_parity.targets.conventions.resets import forgetting_methods
 from mha_parity.targets.conventions.step_methods import (
@@ -39,6 +45,7 @@ from mha_parity.targets.conventions.step_methods import (
     steps_of_more,
 )
 from mha_parity.targets.fit.argument_meanings import LayerSizes
+from mha_parity.targets.fit.empty_states import empty_pairs
 from mha_parity.targets.fit.map_sizes import is_annotated
 from mha_parity.targets.fit.roles import counts_rows_before
 from mha_parity.targets.parameters import role
@@ -73,19 +80,22 @@ class CachedCalls:
 
     def begin(self, problem: Problem) -> tuple[CachedAnswer, tuple[Any, ...]]:
         """Return the answer to the first rows of a sequence, and the cache."""
-        cache = self._begun(problem)
+        cache = self.begun(problem)
         answer = self.ask(problem, 0, cache)
         return answer, cache if self.use.filled else self.cache_of(answer)
 
-    def _begun(self, problem: Problem) -> tuple[Any, ...]:
-        """Return the cache that the first call is passed; none for the default."""
-        begun = self.use.begun
-        if begun in BEGUN:
-            return (BEGUN[begun](),) if begun else ()
+    def begun(self, problem: Problem, count: int = 0) -> tuple[Any, ...]:
+        """Return the cache that the first call is passed, none for the default.
+
+        One that is a pair of arrays may hold a number of rows.
+        """
+        if not self.use.begun:
+            return ()
         call = self.bound.prepare(problem)
-        self.function = call.function if self.function is None else self.function
+        self.function = self.function or call.function
+        arguments = Arguments(problem, self.bound.library)
         call = replace(call, function=self.function)
-        return (new_cache(begun, self.bound.entry(), call, problem),)
+        return (begun_cache(self.use.begun, self.bound.entry(), call, arguments, count),)
 
     def go_on(
         self, problem: Problem, before: int, cache: tuple[Any, ...]
@@ -96,7 +106,7 @@ class CachedCalls:
 
     def cache_of(self, answer: CachedAnswer) -> tuple[Any, ...]:
         """Return the cache in what a call returned."""
-        return _at(answer.beside, self.use)
+        return taken_from(answer.beside, self.use)
 
     def forget(self) -> None:
         """Have the object forget the sequence so far, by its methods for that."""
@@ -286,9 +296,11 @@ def _tried(
     own = bound(one).output
     calls = CachedCalls(bound, use)
     answer, cache = calls.begin(first)
-    for found in _placed(use, answer, cache):
+    if use.begun in empty_pairs() and not _reads_pair(calls, first, answer.output):
+        return
+    for found in placed(use, answer.beside, cache, before):
         calls = CachedCalls(bound, found, None if found.parameters else calls.function)
-        given = cache if found.filled or not found.parameters else _at(answer.beside, found)
+        given = cache if found.filled or not found.parameters else taken_from(answer.beside, found)
         try:
             output = calls.go_on(one, before, given)[0].output
         except CandidateError as error:
@@ -303,6 +315,16 @@ def _tried(
             yield found, right
 
 
+def _reads_pair(calls: CachedCalls, problem: Problem, output: Array) -> bool:
+    """Return whether an empty pair changes nothing in the first rows, and another does."""
+    if not equal_up_to_rounding(calls.bound(problem).output, output):
+        return False  # then its axes are others
+    with suppress(CandidateError):
+        other = calls.ask(problem, 1, calls.begun(problem, 1)).output
+        return not equal_up_to_rounding(other, output)
+    return True
+
+
 def _of_keys_alone(bound: Convention, one: Problem, first: Problem) -> Array | None:
     """Return attention of one row to the first ones alone; None where keys are no own input."""
     if "cross" not in bound.offer["inputs"]:
@@ -313,26 +335,6 @@ def _of_keys_alone(bound: Convention, one: Problem, first: Problem) -> Array | N
     return None
 
 
-def _placed(use: CacheUse, answer: CachedAnswer, cache: tuple[Any, ...]) -> Iterator[CacheUse]:
-    """Yield where in what was returned the cache may stand."""
-    if use.begun and use.begun not in BEGUN:
-        alike = (at for at, each in enumerate(answer.beside) if type(each) is type(cache[0]))
-        yield from (replace(use, places=(at,)) for at in alike)
-    if not use.parameters or use.begun:
-        emptied = bool(use.begun) and use.begun in BEGUN and not cache[0]
-        if not emptied:  # a container that stayed empty is none
-            yield use
-        return
-    count = len(use.parameters)
-    beside = [place for place, each in enumerate(answer.beside) if _may_be_cache(each)]
-    if count == 1:
-        yield from (replace(use, places=(place,)) for place in beside)
-        if len(beside) > 1:
-            yield replace(use, places=tuple(beside))
-    elif len(beside) >= count:
-        yield replace(use, places=tuple(beside[:count]))
-
-
 def causal_by_default(bound: Convention) -> tuple[str, ...]:
     """Return the causal switches of a call that are on where it says nothing of them."""
     return tuple(
@@ -340,21 +342,6 @@ def causal_by_default(bound: Convention) -> tuple[str, ...]:
         for each in bound.call_parameters
         if role(each.name, "call", each.default) is Role.CAUSAL and each.default is True
     )
-
-
-def _at(beside: tuple[Any, ...], use: CacheUse) -> tuple[Any, ...]:
-    """Return what the parameters of the cache get; one parameter gets several arrays together."""
-    found = tuple(beside[place] for place in use.places)
-    return (found,) if len(use.parameters) == 1 < len(found) else found
-
-
-def _may_be_cache(each: Any) -> bool:
-    """Return whether something returned may be a cache; weights, (..., L, S), are none."""
-    if each is None or isinstance(each, bool | int | float | str):
-        return False
-    with suppress(CandidateError, TypeError, ValueError):
-        return bool(to_numpy(each, "the cache").shape[-2:] != (BEFORE, BEFORE))
-    return True
 
 
 def _several(result: Any) -> list[Any]:

@@ -60,7 +60,8 @@ def groups_heads(convention: Convention, case: Case) -> bool:
 def grouped_probes(convention: InterpretedCalls, case: Case) -> Iterator[FeatureProbe]:
     """Yield the trial of fewer key heads, if a parameter of the call gets their number.
 
-    Or if a layer that is built for them has smaller keys.
+    Or if a layer that is built for them has smaller keys: where a parameter of its constructor says
+    how many, a call that raises is judged as one that does.
     """
     how, fewer = convention.how, case.replace(heads_count=HEADS, kv_heads_count=KV_HEADS)
     if how.roles.kv_heads:
@@ -77,8 +78,8 @@ def grouped_probes(convention: InterpretedCalls, case: Case) -> Iterator[Feature
         return
     if documents_tiles(convention.subject) and _projects_to_tiles(convention, fewer):
         convention.reasons["kv_heads", "fewer"] = TILES
-    else:
-        yield FeatureProbe("kv_heads", "fewer", (fewer,))
+    else:  # what its own parameter gives fewer key heads is for calls to take
+        yield FeatureProbe("kv_heads", "fewer", (fewer,), demanded=bool(named))
 
 
 def _projects_to_tiles(convention: InterpretedCalls, case: Case) -> bool:

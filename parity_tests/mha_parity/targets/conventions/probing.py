@@ -163,7 +163,7 @@ def _try_claims(convention: Convention, failing: AbstractSet[tuple[str, str]]) -
     for axis, value, claimed in claimed_cases(plain, convention.offer):
         # A mask or layout that raised by itself is taken back already, and says nothing of memory.
         gone = axis == "memory" and not is_drawn(claimed, convention.offer)
-        if gone or ("layout", claimed.layout) in failing:
+        if gone or failing & {(axis, value), ("layout", claimed.layout)}:
             continue
         single = convention.masks is not None and convention.masks.only_one_sample(claimed)
         case = claimed.replace(batch=1) if single else claimed

@@ -44,7 +44,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ((r"temperature|^temp$|^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"
       r"|^norm_fact(or)?$"), ("root", "inverse_root")),
     (r"rel.*bias|pos.*bias|^add_bias", ()),
-    (r"^((kernel|bias|weights?|w|b|dense|linear)_init|initiali[sz]er)$", ("initializer",)),
+    (r"^((\w+_)?(kernel|bias|weights?|w|b|dense|linear)_init|initiali[sz]er)$", ("initializer",)),
     (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores
     # A size of parts of the computation: one with a default stays as it is.
@@ -64,7 +64,8 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
     (r"(kv|key_value|group|k_v).*head|(kv|query|num|^n)_groups|n_?kv|kv_h", ("kv_heads",)),
     (r"^group_size$", ("kv_heads", "one_row")),  # in code it is the number of groups as often
-    (r"head|^n?h$|^nh(?!id)|^(n|num)_?q$", ("heads",)),
+    (r"^h$", ("heads", "width")),  # of BERT's H and A, H is the width
+    (r"head|^n?h$|^nh(?!id)|^(n|num)_?q$|^a$", ("heads",)),
     (r"^n$", ("width", "heads")),
     (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),
     (r"^(attn|attention)_dim$", ("width", "axis")),

@@ -220,13 +220,14 @@ class Layers:
                 *(each for roles in call_roles.of_layer(named) for each in in_containers(roles)),
                 *(call_roles.of_layer(named) if in_call else ()),
             ]  # tried where no other call is answered
-            answers = False
+            answering: list[Any] = []  # the roles by which calls are answered
             for roles, (layout, arrangement), slots in itertools.product(
                 [*call_roles.of_layer(named, with_heads=with_heads), *rest],
                 self._layouts(kept, projected=projected, full_width=kind == FULL_WIDTH),
                 found,
             ):
-                if (answers and roles in rest) or (not answers and arrangement == "first_row"):
+                spare = roles in rest and roles not in answering
+                if spare if answering else arrangement == "first_row":
                     continue
                 if arrangement in OF_ONE_INPUT and len(roles.inputs) > 1:
                     continue
@@ -244,7 +245,7 @@ class Layers:
                 for how in (replace(how, norms=taken) for taken in taken_out):
                     self.answered = False
                     yield how
-                    answers |= self.answered
+                    answering += [roles] * self.answered
                     yield from self._near(how, projected=projected)
             if not kept.weights:
                 yield from self._of_packed(named, construction, heads)

@@ -25,6 +25,11 @@ OBJECT = "object"  # what the user's code makes, for each call anew
 OF_TWO = 2  # parameters of which one gets keys, the other one values
 
 
+def empty_pairs() -> tuple[str, ...]:
+    """Return the forms of a pair of arrays that hold no row, likeliest first."""
+    return tuple(f"{PAIR} {axes}" for axes in _AXES if axes != "none")
+
+
 def empty_states(names: Sequence[str]) -> Iterator[tuple[tuple[str, str], ...]]:
     """Yield how states of these names may be empty, each with its form, likeliest first."""
     if len(names) == OF_TWO:
@@ -36,16 +41,21 @@ def empty_states(names: Sequence[str]) -> Iterator[tuple[tuple[str, str], ...]]:
         yield ((names[0], OBJECT),)
 
 
-def empty_state(form: str, case: Case, dtype: Any, array: Callable[[Array], Any]) -> Any:
-    """Return what a state gets that holds no row; ``array`` makes one of its library."""
+def empty_state(
+    form: str, case: Case, dtype: Any, array: Callable[[Array], Any], *, rows: int = 0
+) -> Any:
+    """Return what a state gets that holds no row, or rows of 1.
+
+    ``array`` makes an array of its library.
+    """
     kind, axes = form.split()
     if axes == "none":
         return None, None
     found = []
     heads = case.kv_heads_count or case.heads_count
     for width in (case.head_dim, case.v_head_dim or case.head_dim):
-        sizes = {"N": case.batch, "G": heads, "0": 0, "D": width, "C": heads * width}
-        found.append(array(np.zeros([sizes[axis] for axis in axes], dtype)))
+        sizes = {"N": case.batch, "G": heads, "0": rows, "D": width, "C": heads * width}
+        found.append(array(np.ones([sizes[axis] for axis in axes], dtype)))
     return {PAIR: tuple(found), KEYS: found[0], VALUES: found[1]}[kind]
 
 
