@@ -225,3 +225,13 @@ def in_a_stack(query, key, value, attn_bias=None, slice_size=16):
         scores = scores if attn_bias is None else scores + attn_bias[own]
         parts.append(scores.softmax(dim=-1) @ value)
     return torch.stack(parts, dim=2).flatten(2, 3)
+
+
+def in_parts_of_both(query, key, value, mask=None):
+    """Wrong: raises for one row of a mask as soon as there are more than 64 queries.
+
+    ``mask`` is bool, True where a key is seen. Typical shapes are (batch, 1, 1, n_context) for
+    padding and (n_query, n_context) for the rule of a decoder.
+    """
+    bias = None if mask is None else torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
+    return in_parts(query, key, value, None if bias is None else bias.to(query.dtype))

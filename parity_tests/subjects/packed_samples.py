@@ -128,3 +128,33 @@ def of_offsets(q, k, v, q_offsets, k_offsets):
     """As ragged arrays have it: the offsets of the queries, and those of the keys."""
     parts = zip(spans(q_offsets), spans(k_offsets), strict=True)
     return torch.cat([attend(q[a:b], k[c:d], v[c:d], None) for (a, b), (c, d) in parts])
+
+
+def windowed(q, k, v, cu_seqlens, causal=False, window=-1):
+    """Right: row i of a sequence sees the keys from i - window on, all where it is -1."""
+    found = []
+    for first, last in spans(cu_seqlens):
+        row = torch.arange(last - first)
+        hidden = row > row[:, None] if causal else row > len(row)
+        if window >= 0:
+            hidden = hidden | (row < row[:, None] - window)
+        found.append(attend(q[first:last], k[first:last], v[first:last], None, hidden))
+    return torch.cat(found)
+
+
+def windowed_by_length(q, k, v, cu_seqlens, causal=False, window=-1):
+    """Wrong: the window of long sequences is one key shorter."""
+    long = max(last - first for first, last in spans(cu_seqlens)) > 9
+    return windowed(q, k, v, cu_seqlens, causal, window - (window > 1 and long))
+
+
+def with_empty_ones(q, k, v, cu_seqlens_q, cu_seqlens_k):
+    """Right: sequences may be empty, and a query without keys is 0."""
+    return varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, len(q), len(k))
+
+
+def stops_at_empty_ones(q, k, v, cu_seqlens_q, cu_seqlens_k):
+    """Wrong: sequences may be empty, and nothing has no maximum."""
+    for (a, b), (c, d) in zip(spans(cu_seqlens_q), spans(cu_seqlens_k), strict=True):
+        torch.einsum("lhd,shd->hls", q[a:b], k[c:d]).amax(dim=-1)
+    return with_empty_ones(q, k, v, cu_seqlens_q, cu_seqlens_k)

@@ -177,7 +177,7 @@ def _is_like_jax(function: Any, called: Signature) -> bool:
 
     Not where heads are documented before rows: JAX's are behind them.
     """
-    from mha_parity.targets.masks.documented import documented_shapes
+    from mha_parity.targets.masks.shapes_in_text import documented_shapes
 
     if not ({"bias", "mask"} <= called.named and _are_qkv(called.required)):
         return False

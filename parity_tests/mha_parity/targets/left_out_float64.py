@@ -40,7 +40,8 @@ OF_WEIGHTS = "it makes its weights in float32, and answers with the digits of fl
 DOCUMENTED = "its documentation says that it computes in float32"
 _IN_FLOAT32 = re.compile(
     r"\b(scores?|softmax|logits|exponentials?|statistics|comput\w+|accumulat\w+|arithmetic)\b"
-    r"[^.;]{0,80}\b(in|to) (float32|fp32|single precision)\b",
+    r"[^.;]{0,80}\b(in|to|is|are) (float32|fp32|single precision)\b"
+    r"|\bfloat64\b[^.;]{0,60}\b(float32|fp32|single) (accuracy|precision)\b",
     re.IGNORECASE,
 )
 # Of half precision alone it is a floor, and says nothing of float64.

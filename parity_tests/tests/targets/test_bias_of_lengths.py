@@ -6,7 +6,7 @@ import pytest
 
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.fit.documented_layout import documentation
-from mha_parity.targets.masks.documented import documented_shapes
+from mha_parity.targets.masks.shapes_in_text import documented_shapes
 from subject_checks import checks_of, load_subject
 
 judged = checks_of("bias_of_lengths.py", cases=80, dtypes=("float64", "float32"), grad=True)

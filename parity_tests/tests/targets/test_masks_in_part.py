@@ -96,6 +96,14 @@ def test_a_shape_that_short_calls_alone_take_is_said_and_not_asked() -> None:
     assert short.startswith("short calls alone take (N, 1, 1, S), which is not asked"), note
 
 
+def test_a_shape_that_is_said_to_be_typical_is_asked_at_all_lengths() -> None:
+    """It was said that short calls alone take it, and the verdict was green."""
+    verdict = judged("in_parts_of_both", cases=120)
+    assert Outcome.FAIL is verdict.outcome
+    assert {"call completes"} == {each.check_result.check for each in verdict.failures}
+    assert all(each.case.queries > 64 for each in verdict.failures)
+
+
 def test_where_every_shape_raises_in_long_calls_the_cases_show_it() -> None:
     """Nothing is taken back, since no call of that length would be left."""
     assert Outcome.FAIL == judged("in_parts_of_few", fail_fast=True).outcome

@@ -45,6 +45,8 @@ def test_keras_says_its_reason_in_bold() -> None:
             True,
         ),
         ("Softmax is done in float32.", True),
+        ("Its arithmetic is float32 whatever comes in.", True),
+        ("Inputs in float64 have results of float32 accuracy.", True),
         ("Half inputs are accumulated in fp32.", False),
         ("The softmax is computed in float32 for float16 inputs, whatever the rest is in.", True),
         ("Everything is computed in the dtype of x.", False),

@@ -123,3 +123,24 @@ def test_infinity_is_asked_where_samples_are_kept_separate(name: str, *, offered
     regimes = bound(name).offer["regime"]
     assert offered is ("infinite_value" in regimes)
     assert "largest_value" in regimes
+
+
+def test_a_window_is_asked_of_whole_sequences() -> None:
+    """Rows are counted in their sequence; it was never passed, and said to change nothing."""
+    verdict = judged("windowed")
+    assert 0 == verdict.failed, verdict
+    assert any("`window`: of w, row i sees the keys i - w to" in each for each in verdict.notes)
+    assert Status.TRIED is {each.name: each.status for each in verdict.parameters}["window"]
+    assert judged("windowed_by_length").failed > 0
+
+
+def test_empty_sequences_are_asked_where_they_are_documented() -> None:
+    """In some cases, so that others show what else is wrong; kills one that asks none."""
+    verdict = judged("with_empty_ones")
+    assert 0 == verdict.failed, verdict
+    assert any("empty sequences stand between others" in each for each in verdict.notes)
+    raising = judged("stops_at_empty_ones")
+    assert {"call completes"} == {each.check_result.check for each in raising.failures}
+    assert {1} == {each.case.seed % 4 for each in raising.failures}
+    assert raising.failed < raising.run
+    assert not any("empty sequences" in each for each in judged("of_offsets").notes)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _STEP = re.compile(
     r"((forward|decode|attend|run|infer|inference|incremental|single|one|generate|next)_)?"
     r"(step|token|incremental|one)(_forward)?|decode|incremental(_forward|_step)?"
+    r"|stream(ing)?(_(step|forward|chunk))?"
 )
 _OF_TRAINING = re.compile(r"lr|rate|eta|opt|grad|loss")  # of a step of gradient descent
 MAKES = re.compile(

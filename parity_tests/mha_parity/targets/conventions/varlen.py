@@ -25,6 +25,8 @@ from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.argument_meanings import given_windows
+from mha_parity.targets.fit.documented_layout import documented_sentences
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
 from mha_parity.targets.parameters import role
 
@@ -46,6 +48,15 @@ LAST = "counts from the last key"  # how the causal rule is settled
 ALIGNED_LAST = "the causal rule counts from the last key: sequences are cut so that it is torch's."
 MOST_REPEATED = 4  # times the rows of a problem: repeated rows cost a mask over all their square
 TOO_MANY = "not asked: each row past a sample's length would need a sequence of its own"
+WINDOWED = "not asked: with a window, a sequence has as many rows as keys"
+EMPTY = re.compile(
+    r"\b(sequences?|samples?|segments?|documents?)\b[^.;]{0,30}\b(may|can) be (empty|of length 0)\b"
+    r"|\bempty (sequences?|samples?|segments?|documents?)\b[^.;]{0,20}"
+    r"\b(allowed|supported|handled|fine|give|return|yield)s?\b",
+    re.IGNORECASE,
+)
+EMPTY_ASKED = "in one of 4 cases empty sequences stand between others, as documented."
+WITH_EMPTY = 4  # one of 4 cases has empty sequences, by its seed: others show what else is wrong
 PACKED = "packed"  # an array of several inputs
 MIXES = "an infinite value of one sample makes the others NaN, 0 times infinity, as a mask over all"
 
@@ -106,6 +117,11 @@ class Varlen(Convention):
         return tuple(p.name for p in self._named[1] if STARTS.search(p.name))
 
     @cached_property
+    def _may_be_empty(self) -> bool:
+        """Whether the documentation says that sequences may have no row."""
+        return any(map(EMPTY.search, documented_sentences(self.subject)))
+
+    @cached_property
     def _causal(self) -> str:
         return self._first(Role.CAUSAL)
 
@@ -128,6 +144,7 @@ class Varlen(Convention):
         if self._causal and len(self._starts) > 1:
             self.aligned_last = self._counts_from_the_last_key(case)
             self.remarks = (ALIGNED_LAST,) * self.aligned_last
+        self.remarks = (*self.remarks, *(EMPTY_ASKED,) * self._may_be_empty)
         if self._mixes_infinity(case):
             left = tuple(each for each in self.offer["regime"] if each != "infinite_value")
             self.offer = self.offer | {"regime": left}
@@ -178,7 +195,8 @@ class Varlen(Convention):
 
         By a rule that counts from the first key, rows stay together under it. By one that counts
         from the last, a sequence's last row is asked with the keys that it sees, and a row behind
-        all keys alone.
+        all keys alone. With a window samples stay whole. Empty sequences stand between others where
+        the documentation says that they may.
         """
         case = problem.case
         lengths = problem.lengths if problem.lengths is not None else [case.keys] * case.batch
@@ -190,11 +208,13 @@ class Varlen(Convention):
                 found += _of_equal_lengths(problem, sample, keys)
                 continue
             cuts = {0, case.queries}
-            if not whole:
+            if not (whole or self.window_passed):  # rows of a window are counted in their sequence
                 cuts |= {int(rng.integers(case.queries + 1)) for _ in range(2)}
             if problem.is_causal and not whole:
                 cuts |= set(range(keys, case.queries))
             places = sorted(cuts)
+            if self._may_be_empty and case.seed % WITH_EMPTY == 1:
+                found += [SampleRows(sample, 0, 0, 0)] * int(rng.integers(3))
             for first, last in pairwise(places):
                 seen = min(keys, last) if problem.is_causal and not whole else keys
                 found.append(SampleRows(sample, first, last, seen))
@@ -208,6 +228,8 @@ class Varlen(Convention):
             problem.case.queries, 1
         ):
             raise CandidateError("inconclusive", TOO_MANY)
+        if self.window_passed and any(each.keys != each.count for each in cut):
+            raise CandidateError("inconclusive", WINDOWED)
         counts = [[each.count for each in cut], [each.keys for each in cut]]
         named = self._named[1]
         values: dict[str, Any] = {}
@@ -223,6 +245,8 @@ class Varlen(Convention):
             values[self._causal] = True
         if problem.given_scale is not None:
             values[self._scale] = problem.given_scale
+        windows = {key.removeprefix("call."): size for key, size in self.window_passed.items()}
+        values |= given_windows(named, problem.case) | windows
         args, kwargs = positional_and_keyword(named, values)
         call = Call(self.subject, args, kwargs, tuple(arguments.given))
         return vjp.with_function_gradients(

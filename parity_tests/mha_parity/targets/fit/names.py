@@ -61,6 +61,7 @@ PART_OF_HEADS = re.compile(
 WINDOW = re.compile(
     r"^(?!.*(context|ctx|mask|bias))(?![qkvx]_).*window(_?(size|len(gth)?|width|left|right|radius))?$"
     r"|^((attn|attention|local|band)_?)?radius$|^(attn|attention|local)_?band(_?width)?$"
+    r"|^((n|num|max)_)?(left|look_?back)(_(context|frames|rows|tokens|keys|size|chunk_size))?$"
 )
 
 

@@ -1,4 +1,4 @@
-"""Documentation of a mask by its target: whether True hides, its shapes and values.
+"""Documentation of a mask by its target: whether True hides, and its values.
 
 A layer may give torch's name to a mask of the opposite meaning. Where it says so, it is judged by
 what it says, and not by torch's; and so is a mask of any name, whatever trials show of it.
@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES
-from mha_parity.targets.fit.documented_layout import documentation
 from mha_parity.targets.fit.documented_text import documented_text
 from mha_parity.targets.masks.experiment import SILENT
-from mha_parity.targets.masks.mask_format import ADDED, SHAPES, MaskContent
+from mha_parity.targets.masks.mask_format import ADDED, MaskContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.targets.masks.experiment import MaskExperiment
-    from mha_parity.targets.masks.mask_format import Axes, MaskFormat, MaskSearchResult
+    from mha_parity.targets.masks.mask_format import MaskFormat, MaskSearchResult
 
 _VALUE = re.compile(
     r"(?<![\w.])(?:(0|false|zeros?)|(1|true|ones?|non-?zeros?))(?![\w.])", re.IGNORECASE
@@ -102,44 +100,8 @@ _ENTRY_IN_LINE = (
     r"(?<=[;.,]\s)[`*]*{name}[`*]*(?:\s*[:=]|\s(?=bool|[(\[]|broadcast))"
     r"([^;\n]*?)(?=[;\n]|\.\s|,\s[`*]*\w+[`*]*\s*:\s|$)"
 )
-# What a sentence says that a parameter is: "bias is None or a tensor of exactly (L, S)".
-_SENTENCE = r"(?<![\w.])[`*]*{name}[`*]* (?:is|are|may be|must be|has to be) ([^.;:]*)"
 # What stands in them says in other words what the clause says: "valid (non-padded)".
 _ASIDE = re.compile(r"\([^()]*\)")
-_TUPLE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
-# What stands between two shapes of which either is taken.
-_OR = re.compile(
-    r"\s*(for (all|every|each)( \w+)?)?\s*(,|/|or|and)+"
-    r"\s*(or|a|of|shape|broadcastable|broadcasts|to|\s)*",
-    re.IGNORECASE,
-)
-# Axes by their words; the last lengths are those of keys, others those of queries.
-_AXES = (
-    ("1", re.compile("1")),
-    ("NH", re.compile(rf"({SAMPLES}|n)\s*\*\s*({HEADS}|h)", re.IGNORECASE)),
-    ("N", re.compile(SAMPLES, re.IGNORECASE)),
-    ("H", re.compile(HEADS, re.IGNORECASE)),
-    (
-        "L",
-        re.compile(
-            rf"{ROWS}|[lts]_?[qk]|[qk]|(?:n|num)_?(?:[qkls]|queries|keys)|(?:from|to)_?seq\w*",
-            re.IGNORECASE,
-        ),
-    ),
-)
-# What is said of a shape that is made within the call, or of the scores.
-_WITHIN = re.compile(
-    r"\b(expand|unsqueez|broadcast|reshap|turn|view|convert|becom|made|scores?|logits|inside|within"
-    r"|internal)",
-    re.IGNORECASE,
-)
-# But not what is said of the shapes that callers may pass.
-_OF_CALLERS = re.compile(
-    r"\b(add(ed|s|itive)?|appl(y|ies|ied)) to (\w+ ){0,2}(scores?|logits)\b"
-    r"|\bbroadcastable to(?=\s?[(\[])",
-    re.IGNORECASE,
-)
-_ANY_BEFORE = re.compile(r"(?<=broadcastable to )([(\[])\.\.\.,\s*", re.IGNORECASE)
 # What is said of several masks at once.
 _ALL_MASKS = re.compile(
     r"\b(?:both|all|each|two)\b[^.]*\bmasks\b[^.]*(?=\.|$)"
@@ -202,7 +164,7 @@ def with_documented_integers(
     }
     answered = {taken: each for taken, each in differences.items() if each is not None}
     unlike = any(each > SILENT for each in answered.values())
-    said = _said_by_both(subject, entry, found.parameter.name)
+    said = said_by_both(subject, entry, found.parameter.name)
     if differences and not answered and _BOTH_TYPES.search(said):
         return replace(found, integers_raise=True)
     return replace(found, taken=(*found.taken, *answered), integers_unlike=unlike)
@@ -223,12 +185,12 @@ def _without_integers(subject: Any, entry: Any, found: MaskSearchResult) -> Mask
 def documents_integers(subject: Any, entry: Any, name: str) -> bool:
     """Return whether documentation or annotation says of a mask that it is integers."""
     annotated = _INTEGER_ARRAY.search(_annotation(entry, name))
-    return bool(annotated or _INTEGERS.search(_said_by_both(subject, entry, name)))
+    return bool(annotated or _INTEGERS.search(said_by_both(subject, entry, name)))
 
 
 def documents_booleans(subject: Any, entry: Any, name: str) -> bool:
     """Return whether documentation or annotation says of a mask that it is boolean, not floats."""
-    said, annotated = _said_by_both(subject, entry, name), _annotation(entry, name)
+    said, annotated = said_by_both(subject, entry, name), _annotation(entry, name)
     booleans = _TYPE.search(said) or _BOOLEAN_ARRAY.search(annotated)
     others = _OTHER_ARRAYS.search(_BOOLEAN_ARRAY.sub("", annotated))
     marks = _BINARY.search(said) or (booleans and not others)
@@ -240,7 +202,7 @@ def says_booleans(subject: Any, entry: Any, name: str) -> bool:
 
     A `Tensor` may be one of floats, which is said of a mask, and decides nothing of rows.
     """
-    said = _said_by_both(subject, entry, name)
+    said = said_by_both(subject, entry, name)
     return bool(_TYPE.search(said)) and not _FLOATS.search(said)
 
 
@@ -258,75 +220,6 @@ def without_floats(
     if not kept and hides is not None:
         kept = tuple(replace(each, kind="bool", hides=hides, fit=0.0) for each in found.taken)
     return replace(found, taken=kept) if kept else found
-
-
-def documented_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
-    """Return the shapes that the documentation says of a mask, as far as its words are known.
-
-    The first one, and those that follow it behind an "or"; of an entry, or of a sentence that says
-    what the mask is.
-    """
-    said = _said_by_both(subject, entry, name).strip()
-    if not said:
-        sentence = re.search(_SENTENCE.format(name=re.escape(name)), documentation(subject))
-        said = " ".join(sentence[1].split()) if sentence else ""
-    return tuple(_shapes_by_words(said))
-
-
-def _shapes_by_words(said: str) -> dict[Axes, str]:
-    """Return the shapes that a text says, each with its words."""
-    found: dict[Axes, str] = {}
-    end = 0
-    for each in _TUPLE.finditer(said):
-        if found and not _OR.fullmatch(said[end : each.start()]):
-            break
-        if axes := _axes(each[1]):
-            found.setdefault(axes, each[1])
-            end = each.end()
-    return {axes: words for axes, words in found.items() if axes in SHAPES}
-
-
-def demanded_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
-    """Return the shapes that the documentation demands of a mask.
-
-    Of several those of unlike numbers of axes in which queries and keys have words of their own:
-    shapes of several layouts, of the scores, or that are made within the call, are not demanded.
-    What is broadcastable to (..., L, S) may be (L, S).
-    """
-    said = _ANY_BEFORE.sub(r"\1", _said_by_both(subject, entry, name))
-    shapes = _shapes_by_words(said)
-    if _WITHIN.search(_OF_CALLERS.sub(" ", said)) or len({*map(len, shapes)}) < len(shapes):
-        return ()
-    if len(shapes) == 1:
-        return tuple(shapes)
-    return tuple(axes for axes, words in shapes.items() if _is_of_two_lengths(axes, words))
-
-
-def _is_of_two_lengths(axes: Axes, words: str) -> bool:
-    """Return whether the words of a shape are others for queries than for keys."""
-    named = zip(axes, words.removesuffix(",").lower().split(","), strict=True)
-    lengths = [word.strip() for axis, word in named if axis in {"L", "S"}]
-    return len({*lengths}) == len(lengths)
-
-
-def _axes(text: str) -> Axes:
-    """Return the axes that the words of a tuple stand for, () where one is unknown.
-
-    Of (n, h, l, s) and (s, n) n is samples, of (b, n, n) and (n, n) rows.
-    """
-    words = [word.strip().lower() for word in text.removesuffix(",").split(",")]
-    found = [next((axis for axis, known in _AXES if known.fullmatch(word)), "") for word in words]
-    of_samples = words[0] == "n" and words.count("n") == 1
-    if words in (["s", "n"], ["l", "s", "n"]):
-        return ()  # samples behind keys: no shape that is demanded
-    found = [axis or {"n": "L"}.get(word, "") for axis, word in zip(found, words, strict=True)]
-    if of_samples:
-        found[0] = "N"
-    if not all(found):
-        return ()
-    if "L" in found:  # the last of them is that of keys
-        found[len(found) - 1 - found[::-1].index("L")] = "S"
-    return tuple(found)
 
 
 def _difference(experiment: MaskExperiment, key: str, booleans: MaskFormat) -> float | None:
@@ -353,7 +246,7 @@ def _annotation(entry: Any, name: str) -> str:
     return str(found.annotation)
 
 
-def _said_by_both(subject: Any, entry: Any, name: str) -> str:
+def said_by_both(subject: Any, entry: Any, name: str) -> str:
     """Return what the documentation of a call, and then of its target, says of one parameter."""
     return " ".join(_said(documented_text(each), name) for each in (entry, subject))
 

@@ -10,16 +10,15 @@ from mha_parity.core.candidate import TargetError
 from mha_parity.core.parameters import Role
 from mha_parity.targets.fit.names import snake_case
 from mha_parity.targets.masks.documented import (
-    demanded_shapes,
     documented_added,
     documented_hides,
-    documented_shapes,
     documents_booleans,
     documents_integers,
 )
 from mha_parity.targets.masks.documented_alignment import documents_last_keys
 from mha_parity.targets.masks.mask_format import SHAPES, axes_text
 from mha_parity.targets.masks.query_rows import QUERIES
+from mha_parity.targets.masks.shapes_in_text import demanded_shapes, documented_shapes
 
 if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
