@@ -55,6 +55,30 @@ class Decodes(Steps):
         return self.row(x)
 
 
+class InChunks(Steps):
+    """Right: `step` takes any number of rows (N, n, E), behind those before them."""
+
+    count_before = True
+
+    def step(self, x):
+        q, k, v = self.split(x)
+        before = 0 if self.keys is None else self.keys.shape[2]
+        self.keys = k if self.keys is None else torch.cat([self.keys, k], 2)
+        self.values = v if self.values is None else torch.cat([self.values, v], 2)
+        scores = q @ self.keys.mT / q.shape[-1] ** 0.5
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + before)
+        if not self.count_before and x.shape[1] > 1:
+            hidden[:, :before] = torch.ones(hidden[:, :before].shape, dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+        return self.out((weights @ self.values).transpose(1, 2).flatten(2))
+
+
+class InChunksFromTheFirst(InChunks):
+    """Wrong: several rows at once see of those before them as many as the first rows would."""
+
+    count_before = False
+
+
 class LastThree(Steps):
     """Wrong: a step sees the last three rows alone."""
 

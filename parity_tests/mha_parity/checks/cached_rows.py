@@ -21,6 +21,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.checks.altered_problems import other_rows
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
+from mha_parity.checks.step_of_rows import departing_step
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import has_one_kv_head
@@ -221,6 +222,9 @@ class CachedSequences:
         """
         causal = self.bound.hides_future or self.sequences[0].is_causal
         with contextlib.suppress(CandidateError):
+            if self.use.method:
+                yield from self._in_one_step()
+                return
             whole = rows(self.sequences[0], 0, self.begin + 2)
             output, expected = self._together(whole), self.bound(whole).output[:, self.begin :]
             if equal_up_to_rounding(expected, output):
@@ -249,6 +253,12 @@ class CachedSequences:
             other = self._together(_changed(whole, self.begin + 1))
             sees_next = not equal_up_to_rounding(first, other[:, :1])
             yield REMARK + (TOGETHER if sees_next and causal else NOT_TOGETHER)
+
+    def _in_one_step(self) -> Iterator[str]:
+        """Yield the rows of one call of a method that depart."""
+        whole = self.sequences[0]
+        if said := departing_step(self.bound, self.use, whole, self.bound(whole).output):
+            yield f"{NAME}: {said}."
 
     def _together(self, whole: Problem) -> Array:
         """Return the answer to the last two rows in one call, with the cache of those before."""

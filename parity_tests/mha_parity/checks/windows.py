@@ -15,6 +15,7 @@ import numpy as np
 
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
+from mha_parity.checks.step_of_rows import departing_step
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference
 from mha_parity.core.problem import INPUTS
@@ -195,6 +196,11 @@ def _cached_findings(
                 f"{_seen(sequence, row, (first, row + 1), found)}."
             )
             return
+    if bound.cache.method:
+        with suppress(CandidateError), in_window(bound, use, size):
+            whole = rows(sequence.problem, 0, length)
+            if departs := departing_step(bound, bound.cache, whole, bound(whole).output):
+                yield f"{NAME}: {said} {departs}."
 
 
 def _row_by_row(sequence: WindowedSequence, length: int) -> dict[int, Array]:

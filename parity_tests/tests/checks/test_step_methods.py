@@ -18,7 +18,9 @@ from subject_checks import checks_of, load_subject
 judged = checks_of("step_methods.py", cases=40, dtypes=("float64",))
 
 
-@pytest.mark.parametrize(("name", "method"), [("Steps", "step"), ("Decodes", "decode_one")])
+@pytest.mark.parametrize(
+    ("name", "method"), [("Steps", "step"), ("Decodes", "decode_one"), ("InChunks", "step")]
+)
 def test_right_steps_hold_and_are_asked(name: str, method: str) -> None:
     """With an axis of rows and without: kills a method that the verdict says nothing of."""
     right = judged(name)
@@ -27,7 +29,7 @@ def test_right_steps_hold_and_are_asked(name: str, method: str) -> None:
     assert any(cached_rows.NAME == row.name and row.cases for row in right.checks)
 
 
-@pytest.mark.parametrize("name", ["LastThree", "KeepsValues", "FixedSizes"])
+@pytest.mark.parametrize("name", ["LastThree", "KeepsValues", "FixedSizes", "InChunksFromTheFirst"])
 def test_wrong_steps_fail_where_forward_is_right(name: str) -> None:
     """Kills a green verdict on a layer whose calls are right, and whose steps are not."""
     wrong = judged(name)

@@ -51,6 +51,7 @@ BEFORE = "of w, row i sees the keys i - w + 1 to i"
         ("masked", {"window": f"of w, row i sees the keys i - w + 1 to i + w - 1, {SQUARE}"}),
         ("OfHalves", {"attention_window": "of w, row i sees the keys i - w // 2 to i + w // 2"}),
         ("OfConfiguration", {"sliding_window": BEFORE}),
+        ("LooksBack", {"left": "of w, row i sees the keys i - w to i"}),
     ],
 )
 def test_right_ones_pass_and_are_said(name: str, meanings: dict[str, str]) -> None:
@@ -94,6 +95,15 @@ def test_wrong_ones_fail_by_the_rows_that_are_off(name: str, said: str) -> None:
     assert {NAME} == {each.check_result.check for each in verdict.failures}
     assert said in verdict.diagnosis[0].title
     assert "look at its bounds" in verdict.diagnosis[0].remedy
+
+
+def test_rows_of_one_step_beyond_the_window_are_those_of_the_whole() -> None:
+    """Rows one by one are right: kills a step that is asked of one row alone."""
+    verdict = judged("LooksBackOverwritten", max_failures=0)
+    assert Outcome.FAIL is verdict.outcome, verdict
+    assert {NAME} == {each.check_result.check for each in verdict.failures}
+    details = [each.check_result.detail for each in verdict.failures]
+    assert all("asked in one `stream` behind those before them" in each for each in details)
 
 
 def test_a_window_that_is_kept_for_the_next_call_fails() -> None:

@@ -143,6 +143,26 @@ class CachedCalls:
         output = self.bound.answer(problem, result if place is None else several[place]).output
         return CachedAnswer(output, tuple(several[(place or 0) + 1 :]))
 
+    def in_one_step(
+        self, problem: Problem, cache: tuple[Any, ...]
+    ) -> tuple[Array, tuple[Any, ...]]:
+        """Return what a method of the object answers to several rows in one call, and the cache.
+
+        Raises
+        ------
+        CandidateError
+            It takes one row alone.
+
+        """
+        case = problem.case
+        sizes = LayerSizes(problem.query.shape[-1], problem.num_heads, samples=case.batch)
+        call = self.bound.prepare(problem)
+        self.function = self.function or call.function
+        call = replace(call, function=self.function)
+        cache = cache or first_cache(call, self.use.passed, sizes)
+        output, cache = stepped(call, self.use, cache)
+        return self.bound.answer(problem, output).output, cache
+
     def _row_by_row(self, problem: Problem, cache: tuple[Any, ...]) -> CachedAnswer:
         """Return what a method of the object answers to each row, one after another."""
         case, found = problem.case, []
