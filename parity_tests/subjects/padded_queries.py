@@ -77,3 +77,18 @@ def uniform_kernel(q, k, v, key_padding_mask=None, is_causal=False):
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
     return normal(scores) @ v
+
+
+class CausalPositions(HiddenKeys):
+    """Right: one finite number where a key is of the future, or one of both positions is padded.
+
+    Rows of padded queries are the mean of all values, those of the future too.
+    """
+
+    def attend(self, q, k, v, hidden):
+        """Return the heads, (N, H, L, D)."""
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        if hidden is not None:
+            seen = seen & ~hidden[:, None, None] & ~hidden[:, None, :, None]
+        return scores.masked_fill(~seen, -1e9).softmax(dim=-1) @ v

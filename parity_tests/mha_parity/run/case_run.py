@@ -14,6 +14,7 @@ from mha_parity.core.candidate import Answer, CandidateError, ask
 from mha_parity.core.check_result import PADDED_QUERIES, CheckResult, Severity
 from mha_parity.core.compare import as_float64, difference_said
 from mha_parity.core.features import EXTREME_VALUES
+from mha_parity.core.padded_queries import padded_rows
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging import power
 from mha_parity.judging.accuracy import TORCH_PATHS, error_over_torch, measure_errors
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mha_parity.checks.metamorphic import RelatedProblem
+    from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
@@ -207,7 +209,9 @@ def _judged(
     if case.gradients == "yes" and not overflows:
         check_results += judge_gradients(problem, reference, answer, settings)
     if not overflows and not any(check_result.severity.fails for check_result in check_results):
-        check_results += [_related(problem, reference, answer, *other) for other in others]
+        for other in others:
+            bound = _bound_of_rows(problem, reference, settings)
+            check_results.append(_related(problem, bound, answer, *other))
     accuracy: tuple[MeasuredError, ...] = ()
     if measure and not overflows and case.regime not in EXTREME_VALUES:
         accuracy = _measured(problem, reference, answer, check_results)
@@ -290,9 +294,21 @@ def _with_accuracy(
         yield check_result if times is None else replace(check_result, times_torch=times)
 
 
+def _bound_of_rows(problem: Problem, reference: Reference, settings: JudgeSettings) -> Array:
+    """Return the bound of the output, NaN in rows of padded queries, which no one reads.
+
+    In 16 bits it may be too wide to say that they are others than torch's.
+    """
+    bound = output_bound(problem, reference)
+    rows = padded_rows(problem, one_length=settings.one_length)
+    if rows is None or settings.strict_padding:
+        return bound
+    return np.where(rows[..., None], np.nan, bound)
+
+
 def _related(
     problem: Problem,
-    reference: Reference,
+    bound: Array,
     first: Answer,
     name: str,
     related: RelatedProblem,
@@ -300,9 +316,7 @@ def _related(
 ) -> CheckResult:
     if isinstance(second, CandidateError):
         return failed_call(problem.case, second)
-    found = judge_relation(
-        problem, output_bound(problem, reference), first.output, second.output, name, related
-    )
+    found = judge_relation(problem, bound, first.output, second.output, name, related)
     if not found.severity.fails or problem.dtype != np.float16:
         return found
     other = reference_answer(related.problem)
