@@ -13,7 +13,9 @@ from mha_parity.core.features import make_offer
 from mha_parity.core.options import Options
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.hidden_scores import HIDE
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
+from mha_parity.diagnose.experiments.remedies import mask_remedy
 from mha_parity.run.narrowing import narrowed_candidate
 
 if TYPE_CHECKING:
@@ -125,6 +127,25 @@ class FilledBeforeScale(Attention):
         return np.where(self.problem.hidden(), -100 * self.problem.scale, scores)
 
 
+class FilledByRow(Attention):
+    """Hidden keys have the least score of their row less 10, or the largest one seen less 9."""
+
+    of_largest = False
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Fill."""
+        hidden = self.problem.hidden()
+        seen = np.where(hidden, -np.inf, scores).max(axis=-1, keepdims=True) - 9.0
+        least = scores.min(axis=-1, keepdims=True) - 10.0
+        return np.where(hidden, seen if self.of_largest else least, scores)
+
+
+class FilledByLargest(FilledByRow):
+    """The same by the largest score."""
+
+    of_largest = True
+
+
 class OfFourSamples(Attention):
     """From the fifth sample on the masks are those of the first four."""
 
@@ -164,6 +185,23 @@ def test_a_fill_is_read_at_a_width_at_which_it_leaks(
     texts = mask_texts(caller(FilledBeforeScale, full_offer))
     assert texts
     assert all("at D = 67: hidden keys get the score -12.22 (-100 before" in t for t in texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (FilledByRow, "hidden keys get the least score of their row less 10, not -inf"),
+        (FilledByLargest, "hidden keys get the largest score of their row that is seen less 9"),
+    ],
+)
+def test_a_fill_by_the_scores_of_a_row_is_read(
+    caller: Callable[..., Caller], full_offer: Offer, kind: type[Attention], said: str
+) -> None:
+    """It was said that rows see hidden keys, as by the bounds of a loop."""
+    texts = mask_texts(caller(kind, full_offer))
+    assert texts
+    assert all(said in each for each in texts)
+    assert HIDE == mask_remedy(said, "attn=bool2d")
 
 
 def test_a_mask_of_one_path_names_the_path(

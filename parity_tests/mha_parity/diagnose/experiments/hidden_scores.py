@@ -9,6 +9,8 @@ import numpy as np
 from mha_parity.diagnose.experiments.reading import WeightsFinding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.reading import SampleWeights
@@ -20,7 +22,8 @@ HIDE = "fill hidden scores with -inf before the softmax"
 def hidden_scores(reading: SampleWeights, plain: Array) -> str:
     """Return the score that hidden keys get, or what is added to theirs, where it is one number.
 
-    ``plain`` are the scores without a mask, (H, L, S).
+    Or what is added to the least or the largest score of their row. ``plain`` are the scores
+    without a mask, (H, L, S).
     """
     hidden = ~reading.visible
     weights = np.where(reading.weights > 1e-300, reading.weights, np.nan)
@@ -37,7 +40,29 @@ def hidden_scores(reading: SampleWeights, plain: Array) -> str:
         return f"hidden keys get the score {score}, not -inf"
     if np.ptp(added) <= LEAST < abs(np.median(added)):
         return f"hidden keys get {float(np.median(added)):.4g} added to their score, not -inf"
+    for words, of_row in _scores_of_rows(plain, hidden):
+        beyond = (scores - of_row)[elements]
+        if np.ptp(beyond) <= LEAST:
+            more = float(np.median(beyond))
+            return f"hidden keys get {words}{_difference(more)}, not -inf"
     return ""
+
+
+def _scores_of_rows(plain: Array, hidden: Array) -> Iterator[tuple[str, Array]]:
+    """Yield scores that each row has one of, in words, (..., 1)."""
+    rows = (("", plain, plain), (
+        " that is seen", np.where(hidden, np.inf, plain), np.where(hidden, -np.inf, plain)
+    ))  # fmt: skip
+    for words, least, largest in rows:
+        yield f"the least score of their row{words}", least.min(axis=-1, keepdims=True)
+        yield f"the largest score of their row{words}", largest.max(axis=-1, keepdims=True)
+
+
+def _difference(more: float) -> str:
+    """Return what is added to a score, in words."""
+    if abs(more) <= LEAST:
+        return ""
+    return f" {'less' if more < 0 else 'plus'} {abs(more):.4g}"
 
 
 def _scaled(fill: float, problem: Problem) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mha_parity.diagnose.experiments.hidden_scores import HIDE
 from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, NAN_OF_HIDDEN
 from mha_parity.diagnose.experiments.moved import BY_LENGTH, IN_ORDER, PADDED_ROWS, UNSORTED
 from mha_parity.diagnose.experiments.variants import AS_BOOLEAN, OF_HEADS
@@ -9,7 +10,7 @@ from mha_parity.diagnose.experiments.weights import RESCALED
 
 MASK_OPERATIONS = {
     "is inverted: ": "inverted mask", "is repeated in the wrong order": "order of masks",
-    "hidden keys get the score": "number for hidden keys",
+    "hidden keys get the ": "number for hidden keys",
     "set to 0 after the softmax": "mask behind the softmax",
 }  # fmt: skip
 SEEN = "sees keys"
@@ -29,6 +30,7 @@ MASK_REMEDIES = {
     "where the mask is passed, expected by 1": "scale the scores once, with a mask as without",
     BY_LENGTH: UNSORTED,
     " of the output hold those of ": IN_ORDER,
+    "hidden keys get ": HIDE,
     SEEN: "let each row see the keys that it should: look at the bounds of loops over keys",
 }  # fmt: skip
 
