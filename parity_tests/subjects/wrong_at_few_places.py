@@ -114,6 +114,26 @@ class _KeptUnhidden(_Kept):
     hides_again = False
 
 
+class _KeptForQueries(_Kept):
+    @classmethod
+    def backward(cls, ctx, given):
+        query, key, value, total, hidden = ctx.saved_tensors
+        scale = query.shape[-1] ** -0.5
+        weights = (query @ key.mT * scale - total).exp()
+        unseen = torch.zeros(key.shape[0], key.shape[2]) > 0 if hidden is None else hidden
+        output = weights.masked_fill(unseen[:, None, None], 0) @ value
+        level = (given * output).sum(-1, keepdim=True)
+        of_scores = weights * (given @ value.mT - level) * scale
+        of_keys = (of_scores.mT @ query, weights.mT @ given)
+        hides = (each.masked_fill(unseen[:, None, :, None], 0) for each in of_keys)
+        return of_scores @ key, *hides, None
+
+
+def recomputed_for_queries(q, k, v, key_padding_mask=None):
+    """The backward pass hides keys in the gradients of keys and values alone."""
+    return _KeptForQueries.apply(q, k, v, key_padding_mask)
+
+
 def recomputed(q, k, v, key_padding_mask=None):
     """The backward pass hides the same keys as the forward pass."""
     return _Kept.apply(q, k, v, key_padding_mask)

@@ -20,10 +20,7 @@ from mha_parity.diagnose.experiments.gradients import (
     gradient_effects,
 )
 from mha_parity.diagnose.experiments.overflowing_gradients import OVERFLOWS
-from mha_parity.diagnose.experiments.recomputed_weights import (
-    RECOMPUTED,
-    RECOMPUTED_FOR_VALUES,
-)
+from mha_parity.diagnose.experiments.recomputed_weights import WITHOUT_MASK
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -97,10 +94,12 @@ def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> 
 
 
 def _remedy(text: str) -> str:
-    if text.endswith((UNMASKED, RECOMPUTED, RECOMPUTED_FOR_VALUES, OVERFLOWS)):
+    if text.endswith((UNMASKED, *WITHOUT_MASK, OVERFLOWS)):
         return "hide the same keys where the backward pass computes the scores again"
     if text.endswith(BY_DEFAULT):
         return "multiply dS by the scale that the forward pass took, given or not"
+    if "mask is 1/sqrt(D)" in text:
+        return "take dS for what is added to the scores before it is multiplied by the scale"
     if "mask is 1/" in text:
         return "sum dS over the axes along which the mask is broadcast; do not average it"
     if "missing" in text or " 0 times the right one" in text:

@@ -64,6 +64,13 @@ def test_a_gradient_that_is_averaged_is_named_by_the_sizes_that_it_is_divided_by
     assert all("do not average" in each.remedy for each in found)
 
 
+def test_a_gradient_of_a_mask_behind_the_scale_is_told_from_an_average() -> None:
+    """Both are factors below 1: kills one remedy for both."""
+    found = judged("behind_the_scale", diagnose=True, cases=60).diagnosis
+    assert "gradient of attn_mask is 1/sqrt(D)" in " ".join(each.title for each in found)
+    assert all("before it is multiplied by the scale" in each.remedy for each in found)
+
+
 def test_what_takes_unknown_arguments_is_named_and_not_asked() -> None:
     """Kills a crash of the harness's own call that is counted as the target's."""
     verdict = judged("of_strangers")

@@ -30,6 +30,7 @@ RECOMPUTED_FOR_VALUES = (
     "hidden keys have a part in dV: for it the backward pass computes the weights again as "
     "exp(score - log-sum-exp of the visible scores), without the mask"
 )
+RECOMPUTED_FOR_QUERIES = RECOMPUTED_FOR_VALUES.replace("dV", "dQ")
 OTHER_BASE = (
     "the backward pass computes the weights again as {}, expected exp(score - log-sum-exp), both "
     "to one base"
@@ -74,6 +75,15 @@ class WithoutMaskForValues(WithoutMaskOfOutputs):
         return np.where(self.problem.hidden(), 0, super().score_gradient(d_heads))
 
 
+class WithoutMaskForQueries(WithoutMaskOfOutputs):
+    """The same in dQ alone: dK and dV are set to 0 for keys that all rows of a sample miss."""
+
+    def summed_over_group(self, which: str, gradient: Array) -> Array:  # noqa: ARG002  (of both)
+        """Return the gradient of keys or values, 0 where no row sees one."""
+        unseen = np.asarray(self.problem.hidden().all(axis=-2))
+        return np.where(unseen[..., None], 0, gradient)
+
+
 def of_other_bases() -> Iterator[tuple[str, type[VJP]]]:
     """Yield a sentence and the backward pass for each log-sum-exp to another base."""
     for said, factor in BASES.items():
@@ -110,4 +120,7 @@ KINDS: tuple[tuple[type[VJP], str], ...] = (
     (WithoutMaskOfOutputs, RECOMPUTED),
     (WithoutMask, RECOMPUTED),
     (WithoutMaskForValues, RECOMPUTED_FOR_VALUES),
+    (WithoutMaskForQueries, RECOMPUTED_FOR_QUERIES),
 )
+# The sentences on a backward pass that leaves the mask out.
+WITHOUT_MASK = (RECOMPUTED, RECOMPUTED_FOR_VALUES, RECOMPUTED_FOR_QUERIES)
