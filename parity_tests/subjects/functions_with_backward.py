@@ -151,17 +151,6 @@ def averaged_backward(dout, saved):
     return dq, dk, dv, dbias
 
 
-def behind_the_scale(q, k, v, bias=None):
-    """Wrong: what is added to the scaled scores gets the gradient of those before the scale."""
-    return biased(q, k, v, bias)
-
-
-def behind_the_scale_backward(dout, saved):
-    *others, dbias = biased_backward(dout, saved)
-    scale = np.asarray(saved[0].shape[-1] ** -0.5, dout.dtype)
-    return *others, None if dbias is None else dbias * scale
-
-
 NUM_HEADS = 12
 
 
