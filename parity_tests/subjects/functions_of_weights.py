@@ -29,6 +29,13 @@ def all_seven(Q, K, V, W_q, W_k, W_v, W_o, num_heads):  # noqa: N803  (as textbo
     return merge(attend(*rows)) @ W_o
 
 
+def of_annotated_sizes(x, w_q, w_k, w_v, w_o, head_dim: int, n_heads: int):
+    """Return (N, L, E); the first number is the width of a head."""
+    shape = (*x.shape[:2], n_heads, head_dim)
+    q, k, v = (np.swapaxes((x @ w).reshape(shape), 1, 2) for w in (w_q, w_k, w_v))
+    return merge(attend(q, k, v)) @ w_o
+
+
 def packed(x, W, NH, Wp):  # noqa: N803
     """Return (L, E) of one matrix for q, k and v."""
     return merge(attend(*(split(each, NH) for each in np.split(x @ W, 3, axis=-1)))) @ Wp

@@ -287,3 +287,24 @@ class SlicesFromTheTop(Slices):
     """Wrong: the first of new rows sees the first key alone."""
 
     first_diagonal = 0
+
+
+class Prefixed(Projected):
+    """Right: causal, but for a prefix that all rows see; padding (N, L), True where a key is."""
+
+    hides_padding = True
+
+    def forward(self, x, prefix_lengths, is_token=None):
+        """x (N, L, E); prefix_lengths (N,); is_token: bool, (N, L), True for keys that are seen."""
+        row = torch.arange(x.shape[1])
+        seen = (row <= row[:, None]) | (row < prefix_lengths[:, None, None])
+        if is_token is not None and self.hides_padding:
+            seen = seen & is_token[:, None]
+        hidden = torch.zeros(seen.shape, dtype=x.dtype).masked_fill(~seen, -torch.inf)
+        return self.attended(*self.rows(x), hidden[:, None])
+
+
+class PrefixedAlone(Prefixed):
+    """Wrong: its padding is not read."""
+
+    hides_padding = False

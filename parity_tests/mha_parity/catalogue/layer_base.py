@@ -231,7 +231,7 @@ class Layer:
 def bound_layer(kind: type[Layer]) -> Convention:
     """Return a layer as the convention torch-module binds it."""
     from mha_parity.targets.bind import bind
-    from mha_parity.targets.conventions.cached_calls import use_cache_of
+    from mha_parity.targets.conventions.cache_search import use_cache_of
 
     bound = bind(kind, "torch-module", probe=False)
     use_cache_of(bound)

@@ -41,6 +41,7 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
 )  # fmt: skip
 # Of the parameters of a call alone, before all others.
 _OF_CALL: tuple[tuple[Role, str], ...] = (
+    (Role.POSITIONS, r"(^|_)prefix_?(len(gth)?s?|size|num|rows|tokens)(_|$)"),  # seen by all rows
     (Role.LENGTHS, r"^(?!max).*(valid|(lens?|lengths?)(_[qk]v?)?$)"),
     (Role.SCORE_BIAS, r"^bias(es)?$"),
     (Role.SCALE, r"^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"),

@@ -64,7 +64,7 @@ def test_a_gradient_that_is_averaged_is_named_by_the_sizes_that_it_is_divided_by
     assert all("do not average" in each.remedy for each in found)
 
 
-def test_a_gradient_of_a_mask_behind_the_scale_is_told_from_an_average() -> None:
+def test_a_gradient_of_a_mask_behind_the_scale_is_no_average() -> None:
     """Both are factors below 1: kills one remedy for both."""
     found = judged("biased", diagnose=True, cases=60).diagnosis
     assert "gradient of attn_mask is 1/sqrt(D)" in " ".join(each.title for each in found)

@@ -37,6 +37,7 @@ RIGHT = {
     "Grouped": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
     "Cached": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
     "AddedRows": "`pos_embed` zeros of shape (N, L, E)",
+    "Prefixed": "`prefix_lengths` a prefix of no row of shape (N,)",
     "attention": "`freqs` complex numbers of 1 of shape (L, D / 2)",
 }
 
@@ -134,3 +135,11 @@ def test_names_decide_which_form_is_first() -> None:
     for cosines, sines in rotations(["sin", "cos"]):
         assert ("cos", "sin") == (cosines[0], sines[0])
         assert cosines[1].split() == ["1", sines[1].split()[1]]
+
+
+def test_a_prefix_is_no_length_of_keys() -> None:
+    """Padding beside it is judged, in odd widths too: no pair of channels is turned."""
+    verdict = judged("Prefixed")
+    assert any("`is_token`: True keeps" in note for note in verdict.notes), verdict.notes
+    assert not any("odd" in note for note in verdict.notes)
+    assert Outcome.PASS is not judged("PrefixedAlone").outcome

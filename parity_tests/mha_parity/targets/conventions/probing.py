@@ -19,7 +19,7 @@ from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import DTYPES
 from mha_parity.core.target_facts import takes_one_length
 from mha_parity.targets.attribution import attributed, is_refusal
-from mha_parity.targets.conventions.cached_calls import use_cache_of
+from mha_parity.targets.conventions.cache_search import use_cache_of
 from mha_parity.targets.conventions.claims import claimed_cases, is_drawn
 from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH
 from mha_parity.targets.conventions.log_sum_exp_search import find_log_sum_exp

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NOTHING_TURNED = "positions without effect in every call: what it does with others is not judged"
 ODD_WIDTH = "a rotation turns pairs of channels, so that heads of an odd width were not asked"
+PREFIX = "prefix"  # of rows that all others see: one of no row has no effect
 # Axes of a table: L rows, the width D of a head, P pairs or the width E of the input, and axes of 1
 # of samples and heads.
 _BY_CHANNEL = ("LD", "LP", "1LD", "11LD", "1L1D", "1LP", "11LP", "1L1P")
@@ -35,9 +36,11 @@ _FORMS = {
     "angles": tuple(f"0 {axes}" for axes in _BY_CHANNEL),
     "added": ("0 NLE", "0 LE"),
     "numbers": ("numbers L", "numbers NL"),
+    PREFIX: (f"{PREFIX} N", f"{PREFIX} 1"),
 }
 # The kinds of table that a name speaks of first; the others follow.
 _BY_NAME = (
+    (PREFIX, (PREFIX,)),
     (r"cis|complex", ("complex", "stacked", "pair", "angles")),
     (r"cos_?sin|emb|enc|rope|rotary", ("pair", "complex", "angles", "stacked", "added")),
     (r"^pos(itions?)?$|pos(itions?)?_ids?$", ("numbers", "added", "pair", "complex", "angles")),
@@ -49,7 +52,7 @@ _WORDS = {
     "complex": "complex numbers of 1", "pair": "a pair of cosines and sines",
     "stacked": "cosines and sines in a last axis", "first": "cosines and sines in a first axis",
     "0": "zeros", "1": "cosines of 1",
-    "numbers": "positions of 0",
+    "numbers": "positions of 0", PREFIX: "a prefix of no row",
 }  # fmt: skip
 
 
@@ -93,7 +96,9 @@ def rotation_by_nothing(form: str, case: Case, dtype: Any, array: Callable[[Arra
         return array(np.ones(shape, dtype)), array(np.zeros(shape, dtype))
     if kind in _STACKED:
         return array(np.stack([np.ones(shape, dtype), np.zeros(shape, dtype)], _STACKED[kind]))
-    if kind == "numbers":
+    if kind == PREFIX and axes == "1":
+        return 0
+    if kind in {"numbers", PREFIX}:
         return array(np.zeros(shape, np.int64))
     return array(np.full(shape, int(kind), dtype))
 

@@ -10,7 +10,7 @@ from mha_parity.targets.fit import names
 from mha_parity.targets.fit.configurations import RecordingConfig
 from mha_parity.targets.fit.empty_states import OBJECT, empty_state
 from mha_parity.targets.fit.fillers import filler_mask
-from mha_parity.targets.fit.identity_rotations import rotation_by_nothing
+from mha_parity.targets.fit.identity_rotations import PREFIX, rotation_by_nothing
 from mha_parity.targets.fit.tile_names import TILE, tile_or_count
 from mha_parity.targets.masks.mask_format import MaskHolder
 
@@ -118,7 +118,8 @@ class ParameterAssignment:
     @property
     def turns_pairs(self) -> bool:
         """Whether a table of positions may turn pairs of channels; rows of the width E do not."""
-        return any(not form.endswith("E") for _, form in self.rotations)
+        forms = [form for _, form in self.rotations if not form.startswith(PREFIX)]
+        return any(not form.endswith("E") for form in forms)
 
     @property
     def kv_heads(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.argument_meanings import meanings
 from mha_parity.targets.fit.map_sizes import is_annotated
 from mha_parity.targets.fit.tile_names import is_required_tile
 
@@ -52,4 +53,5 @@ def counts_heads(parameter: inspect.Parameter) -> bool:
         return False
     if _HEADS.search(name) and not re.search(r"dim|size|mask|weight", name):
         return parameter.default is parameter.empty or isinstance(parameter.default, int)
-    return parameter.default is parameter.empty and is_annotated(parameter, int)
+    wide = meanings(name)[:1] == ("head_dim",)
+    return parameter.default is parameter.empty and is_annotated(parameter, int) and not wide
