@@ -104,6 +104,6 @@ def test_a_size_of_blocks_is_no_number_of_heads() -> None:
 
 
 def test_a_width_of_heads_is_not_their_number_though_it_is_a_whole_number() -> None:
-    """The first of two annotated numbers was taken for that of the heads, and the other for keys."""
+    """The first of two annotated numbers was taken for that of the heads."""
     verdict = checks_of("functions_of_weights.py", cases=40)("of_annotated_sizes")
     assert Outcome.PASS is verdict.outcome, verdict.sentence
