@@ -71,3 +71,16 @@ class WithMapsUnscaled(WithMaps):
     """Wrong on purpose: scores twice as large."""
 
     scale = 2.0
+
+
+def behind_channels(q, k, v, n_heads):
+    """Right: (N, E, L), of which every head has as many channels behind one another."""
+    split = (each.unflatten(1, (n_heads, -1)).transpose(-1, -2) for each in (q, k, v))
+    rows, keys, values = split
+    weights = (rows @ keys.mT * rows.shape[-1] ** -0.5).softmax(dim=-1)
+    return (weights @ values).transpose(-1, -2).flatten(1, 2)
+
+
+def behind_channels_unscaled(q, k, v, n_heads):
+    """Wrong on purpose: no scale."""
+    return behind_channels(q * (q.shape[1] / n_heads) ** 0.5, k, v, n_heads)

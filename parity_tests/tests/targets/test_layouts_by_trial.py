@@ -47,3 +47,14 @@ def test_one_sample_is_left_out_where_a_mask_gives_its_weights_an_axis() -> None
     assert "with a mask, what comes with the output has shape (1, 1, 5, 5)" == row.reason
     wrong = check_subject(f"{FILE}:WithMapsUnscaled", cases=60)
     assert Outcome.FAIL == wrong.outcome
+
+
+def test_rows_behind_their_channels_are_found() -> None:
+    """(N, E, L) of a function that gets the number of heads: it was refused."""
+    right, wrong = (
+        check_subject(f"{FILE}:{name}", cases=40)
+        for name in ("behind_channels", "behind_channels_unscaled")
+    )
+    assert Outcome.PASS is right.outcome, right.sentence
+    assert any("; (N, E, L);" in note for note in right.notes)
+    assert Outcome.FAIL is wrong.outcome

@@ -81,7 +81,9 @@ def function_interpretations(function: Any) -> Iterator[Interpretation]:
             if heads and not may_have_heads(function, roles):
                 continue
             many_heads = many or heads
-            if arrangement not in OF_CONVOLUTIONS | OF_ONE_INPUT | {"grid"}:
+            # Rows behind their channels, which are cut into the heads, as convolutions leave them.
+            channels = arrangement == "channels" and roles.heads and not roles.weights
+            if channels or arrangement not in OF_CONVOLUTIONS | OF_ONE_INPUT | {"grid"}:
                 yield Interpretation(roles, layout, arrangement, many_heads=many_heads)
             for each in packed(roles, layout, arrangement, many_heads=many_heads):
                 yield Interpretation(each, layout, arrangement, many_heads=many_heads)
