@@ -233,3 +233,18 @@ class OutputsFirst:
         e = np.exp(scores - scores.max(-1, keepdims=True))
         mixed = (e / e.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(x.shape)
         return mixed @ self.w_o.T
+
+
+def scaled_by_callers(q, k, v, sm_scale=1.0):
+    """Attend; q (B, H, L, D). As kernels have it, a caller gives the scale."""
+    return ((q * sm_scale) @ k.mT).softmax(-1) @ v
+
+
+def scaled_twice_by_callers(q, k, v, sm_scale=1.0):
+    """Wrong: the scale is applied to queries and to keys."""
+    return scaled_by_callers(q, k * sm_scale, v, sm_scale)
+
+
+def scaled_besides(q, k, v, qk_scale=1.0):
+    """Right: a further factor of scaled scores, which stays at 1."""
+    return scaled_by_callers(q, k, v, qk_scale / q.shape[-1] ** 0.5)

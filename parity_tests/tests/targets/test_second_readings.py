@@ -10,6 +10,7 @@ import pytest
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
+from mha_parity.targets.conventions.searched import ONE_BY_DEFAULT
 from subject_checks import check_subject, checks_of, load_subject
 
 if TYPE_CHECKING:
@@ -114,3 +115,14 @@ def attend(q, k, v):
     (tmp_path / "book.ipynb").write_text(json.dumps(book), encoding="utf-8")
     verdict = check_subject(f"{tmp_path}/book.ipynb:attend", cases=60)
     assert Outcome.PASS == verdict.outcome, verdict.sentence
+
+
+def test_a_scale_that_is_1_by_default_is_torchs_in_each_call() -> None:
+    """A kernel that wants it of the caller was red; the note says what calls get."""
+    verdict = judged("scaled_by_callers")
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert any(f"`sm_scale`: {ONE_BY_DEFAULT}" == note.rstrip(".") for note in verdict.notes)
+    assert Outcome.FAIL is judged("scaled_twice_by_callers").outcome
+    beside = judged("scaled_besides")
+    assert Outcome.PASS is beside.outcome, beside.sentence
+    assert not any(ONE_BY_DEFAULT in note for note in beside.notes)

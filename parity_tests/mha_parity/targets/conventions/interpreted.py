@@ -36,7 +36,7 @@ from mha_parity.targets.fit.identity_rotations import ODD_WIDTH, rotation_by_not
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.names_in_code import lengths_in_calls, numbers_read, sizes_read
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
-from mha_parity.targets.fit.roles import ROWS
+from mha_parity.targets.fit.roles import INVERSE, ROWS
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 # rounds nothing, and the output is divided by it again. What is added is then below the rounding:
 # it is judged by a second call, with last weights of 0.
 ABOVE_RESIDUAL = 2.0**30
-INVERSE = "inverse_root"  # what a factor of the scores gets, 1 / sqrt(head_dim)
 
 
 class InterpretedCalls(InterpretedLayers):

@@ -34,6 +34,7 @@ from mha_parity.targets.fit.refusals import (
     refuse_own_heads,
     why_refused,
 )
+from mha_parity.targets.fit.roles import INVERSE, is_one_by_default
 from mha_parity.targets.fit.search import (
     FOREIGN_ARRAY,
     MIN_CORRELATION,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.interpretation import Interpretation
 
+ONE_BY_DEFAULT = "1 where it is left out; each call gets torch's, 1 / sqrt(D)"
 DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
 HALF = ("float16", "bfloat16")  # for what raises in both
 
@@ -116,6 +118,7 @@ class SearchedCalls(CallsBeside):
                 best = self._with_places(best, dtype)
                 self._keep_numbers(best, Search(self.ask, dtype))
                 self._keep_rotations(best)
+                self._keep_scale(best)
                 best = self._with_blocks(best, dtype)
                 self._look_for_keys(best, search.trials)
                 search = Search(self.ask, dtype)
@@ -147,6 +150,13 @@ class SearchedCalls(CallsBeside):
         self.meanings |= {f"call.{name}": NOTHING_TURNED for name, _ in roles.rotations}
         if roles.turns_pairs:
             self.reasons[ODD_HEADS] = ODD_WIDTH
+
+    def _keep_scale(self, best: InterpretationResult) -> None:
+        """Say that a scale which is 1 by default gets torch's in each call."""
+        unscaled = {p.name for p in self._named[1] if is_one_by_default(p)}
+        given = best.interpretation.roles.sizes
+        passed = (name for name, meaning in given if meaning == INVERSE and name in unscaled)
+        self.meanings |= {f"call.{name}": ONE_BY_DEFAULT for name in passed}
 
     def _with_blocks(self, best: InterpretationResult, dtype: str) -> InterpretationResult:
         """Return the fit with blocks of all keys where rows see those of their own block alone."""

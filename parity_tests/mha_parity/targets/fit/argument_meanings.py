@@ -65,7 +65,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(kv|key_value|group|k_v).*head|(kv|query|num|^n)_groups|n_?kv|kv_h", ("kv_heads",)),
     (r"^group_size$", ("kv_heads", "one_row")),  # in code it is the number of groups as often
     (r"^h$", ("heads", "width")),  # of BERT's H and A, H is the width
-    (r"head|^n?h$|^nh(?!id)|^(n|num)_?q$|^a$", ("heads",)),
+    (r"head|^n?h$|^nh(?!id)|^(n|num)_?q$", ("heads",)),
     (r"^n$", ("width", "heads")),
     (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),
     (r"^(attn|attention)_dim$", ("width", "axis")),
@@ -202,6 +202,8 @@ def meanings(name: str) -> tuple[str, ...]:
         return ("matrix",) if len(parts(name)) == 1 else packed
     if name.lower() in {"kernel", "weight", "w"}:
         return PACKED
+    if name == "A":  # beside BERT's H
+        return ("heads",)
     plain = snake_case(name)
     return next((found for pattern, found in _MEANINGS if re.search(pattern, plain)), ())
 

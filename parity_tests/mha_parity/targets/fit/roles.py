@@ -277,6 +277,15 @@ def is_random_source(name: str) -> bool:
     return meanings(name)[:1] == (RANDOM,) and name != "key"
 
 
+def is_one_by_default(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is a scale of the scores by its name, and 1 where none is given.
+
+    Kernels have it that want theirs of the caller, as those of JAX: then each call gets torch's.
+    """
+    scales = parameters.role(parameter.name, "call", parameter.default) is Role.SCALE
+    return scales and type(parameter.default) in {int, float} and parameter.default == 1
+
+
 _INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})
 
 
@@ -316,7 +325,8 @@ def _of_others(
     number = next((p for p in named if p not in of_keys and counts_heads(p)), None)
     drawn = [p for p in required if is_random_source(p.name)]
     sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number]
-    sized += [*of_keys, *drawn]
+    unscaled = [p for p in named if is_one_by_default(p)]
+    sized += [*of_keys, *drawn, *unscaled]
     tiled = [p for p in required if is_required_tile(p)]
     weighed = [p for p in required if weight_parts(p.name) and p not in (*sized, *tiled)]
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
@@ -343,7 +353,10 @@ def _of_others(
     # A default may stay: `num_groups` may count the query heads that share a key head.
     left = {p.name: ("",) for p in sized if p not in required}
     known = {p.name: (RANDOM,) if p in drawn else meanings(p.name) for p in sized}
-    each = [[(name, m) for m in (*known[name], *left.get(name, ()))] for name in known]
+    known |= {p.name: ("", INVERSE) for p in unscaled}
+    each = [
+        [(name, m) for m in dict.fromkeys((*known[name], *left.get(name, ())))] for name in known
+    ]
     chosen = [tuple(size for size in sizes if size[1]) for sizes in product(*each)]
     for filler in FILLERS if none else FILLERS[:1]:
         for given, sizes in product(weight_readings([p.name for p in weighed]), chosen):
@@ -359,6 +372,7 @@ def _of_others(
             )
 
 
+INVERSE = "inverse_root"  # what a factor of the scores gets, 1 / sqrt(head_dim)
 # What a function may want the scale by.
 SCALES = frozenset({("head_dim",), ("root",)})
 _NEVER_INPUT = frozenset({
