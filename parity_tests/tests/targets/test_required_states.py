@@ -8,7 +8,7 @@ import pytest
 from mha_parity.core.case import Case
 from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.fit.empty_states import empty_state, empty_states, state_text
+from mha_parity.targets.fit.empty_states import OBJECT, empty_state, empty_states, state_text
 from subject_checks import checks_of
 
 judged = checks_of("required_states.py", cases=40)
@@ -58,7 +58,10 @@ def test_each_form_holds_no_row_and_is_said() -> None:
     keys, values = made[0]
     assert ((2, 2, 0, 3), (2, 2, 0, 7)) == (keys.shape, values.shape)
     assert np.float32 == keys.dtype
-    for (name, form), *more in empty_states(["state"]):
+    *pairs, own = empty_states(["state"])
+    assert (("state", OBJECT),) == own
+    assert "its own code makes" in state_text(OBJECT)
+    for (name, form), *more in pairs:
         assert ("state", []) == (name, more)
         pair = empty_state(form, case, np.float64, lambda array: array)
         assert {0} == {0 if each is None else each.size for each in pair}
