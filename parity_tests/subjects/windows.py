@@ -401,3 +401,38 @@ class LooksBackOverwritten(LooksBack):
     """Wrong: the first of several new rows miss keys that the last of them have overwritten."""
 
     overwrites = True
+
+
+class OfItself(OfConfiguration):
+    """Right: it has a window of its own, of 16 keys."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(Sizes(embed_dim, num_heads, None))
+        self.window = 16
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return super().forward(x)
+
+
+class OfItselfShort(OfItself):
+    """Wrong: windows of more than 8 keys have one less."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        asked = self.window
+        self.window = asked - (asked > 8)
+        output = super().forward(x)
+        self.window = asked
+        return output
+
+
+class OfNoEffect(OfItself):
+    """Right: its number is of another thing."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        asked, self.window = self.window, None
+        output = super().forward(x)
+        self.window = asked
+        return output

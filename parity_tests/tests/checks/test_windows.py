@@ -51,6 +51,7 @@ BEFORE = "of w, row i sees the keys i - w + 1 to i"
         ("masked", {"window": f"of w, row i sees the keys i - w + 1 to i + w - 1, {SQUARE}"}),
         ("OfHalves", {"attention_window": "of w, row i sees the keys i - w // 2 to i + w // 2"}),
         ("OfConfiguration", {"sliding_window": BEFORE}),
+        ("OfItself", {"window": BEFORE}),
         ("LooksBack", {"left": "of w, row i sees the keys i - w to i"}),
     ],
 )
@@ -95,6 +96,16 @@ def test_wrong_ones_fail_by_the_rows_that_are_off(name: str, said: str) -> None:
     assert {NAME} == {each.check_result.check for each in verdict.failures}
     assert said in verdict.diagnosis[0].title
     assert "look at its bounds" in verdict.diagnosis[0].remedy
+
+
+def test_a_window_that_a_layer_keeps_as_its_own_number_is_asked() -> None:
+    """It was wrong wherever L is longer; kills one that is set where it means nothing."""
+    verdict = judged("OfItselfShort", max_failures=0)
+    assert {NAME, "output"} >= {each.check_result.check for each in verdict.failures}
+    assert Outcome.FAIL is verdict.outcome
+    other = judged("OfNoEffect")
+    assert Outcome.PASS is other.outcome, other.sentence
+    assert not any(each.role is Role.WINDOW for each in other.parameters)
 
 
 def test_rows_of_one_step_beyond_the_window_are_those_of_the_whole() -> None:

@@ -17,6 +17,7 @@ from mha_parity.targets.attribution import REFUSES
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
 from mha_parity.targets.conventions.instance_calls import InstanceCalls
+from mha_parity.targets.conventions.own_windows import own_windows, set_windows
 from mha_parity.targets.conventions.self_causal import decoder_switches
 from mha_parity.targets.fit import full_width, unlike_widths, weights, wider_input
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
@@ -61,6 +62,19 @@ class InterpretedLayers(InstanceCalls):
     needs_biases = ""
     # The weights of the last call, as the target holds them.
     weight_leaves: list[tuple[weights.Slot, Any]]
+
+    # The windows that a layer keeps as numbers of its own, where trials show what they mean.
+    windows_of_itself: frozenset[str] = frozenset()
+
+    def own_windows(self) -> tuple[Parameter, ...]:
+        """Return the windows that a layer keeps as numbers of its own, whatever they mean."""
+        made = self.how.construction
+        if made is None or self.instance is not None or self.config_windows:
+            return ()
+        with suppress(CandidateError):
+            layer = self.new(made, unlike_widths.SMALL)
+            return own_windows(layer, self._named[0])
+        return ()
 
     @property
     def kv_heads_parameter(self) -> tuple[str, ...]:
@@ -117,8 +131,10 @@ class InterpretedLayers(InstanceCalls):
 
     def new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
         """Return a layer of these sizes."""
-        named = self._named[0]
-        layer = new_layer(self.subject, self.construct, named, construction, sizes, **more)
+        named, given = self._named[0], dict(more)
+        own = {name: given.pop(name) for name in self.windows_of_itself if name in given}
+        layer = new_layer(self.subject, self.construct, named, construction, sizes, **given)
+        set_windows(layer, self.windows_of_itself, sizes, own)
         self._record({p.key: bool(more[p.name]) for p in self.configured if p.name in more})
         return layer
 

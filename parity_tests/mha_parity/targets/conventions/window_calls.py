@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -156,6 +156,7 @@ def use_windows_of(bound: Convention) -> None:
         else:
             found.append(use)
             bound.meanings[each.key] = f"{use.meaning}{_where(bound, use)}"
+    found += _of_itself(bound)
     if found:
         bound.meanings |= dict.fromkeys(switches, "True where a window is passed")
     elif len(switches) == len(named):  # none has a size: `use_window` alone is no mask
@@ -163,6 +164,21 @@ def use_windows_of(bound: Convention) -> None:
     else:
         bound.untried |= dict.fromkeys(switches, "no window was understood")
     bound.windows = tuple(found)
+
+
+def _of_itself(bound: Convention) -> Iterator[WindowUse]:
+    """Yield the windows that a layer keeps as numbers of its own, where small calls show them."""
+    layers: Any = bound  # what builds none has no such numbers
+    for each in layers.own_windows() if hasattr(bound, "own_windows") else ():
+        before = layers.windows_of_itself
+        layers.windows_of_itself = before | {each.name}
+        use, _ = find_window(bound, each, ())
+        if use is None:
+            layers.windows_of_itself = before
+            continue
+        bound.configured = (*bound.configured, each)
+        bound.meanings[each.key] = f"{use.meaning}{_where(bound, use)}"
+        yield use
 
 
 def is_switch(parameter: Parameter) -> bool:
