@@ -60,6 +60,22 @@ def test_a_value_and_what_it_does_are_read_and_nothing_else(text: str) -> None:
     assert said is (SAID[text] if certain else None)
 
 
+def test_an_entry_within_a_sentence_is_read_to_its_end() -> None:
+    """Lines are wrapped within it; a line that begins with another name ends it."""
+
+    def entry() -> None: ...
+
+    entry.__doc__ = """Attend.
+
+    x (N, L, E), rows as they come; seen (N, S) bool, True
+    for keys that are kept, in any order.
+    other: (N, S) bool, True hides.
+    """
+    assert documented_hides(entry, entry, "seen") is False
+    assert (("N", "S"),) == documented_shapes(entry, entry, "seen")
+    assert documented_hides(entry, entry, "other") is True
+
+
 @pytest.mark.parametrize(
     "text",
     ["if True keys are hidden", "when `True` keeps", "If ``True`` is given keys are masked",

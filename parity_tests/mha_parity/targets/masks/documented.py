@@ -100,6 +100,8 @@ _ENTRY_IN_LINE = (
     r"(?<=[;.,]\s)[`*]*{name}[`*]*(?:\s*[:=]|\s(?=bool|[(\[]|broadcast))"
     r"([^;\n]*?)(?=[;\n]|\.\s|,\s[`*]*\w+[`*]*\s*:\s|$)"
 )
+# The end of a line within a sentence: no entry of another parameter begins behind it.
+_WRAPPED = re.compile(r"(?<![.:;])\n[ \t]*(?=[a-z(])(?![`*]*\w+[`*]*\s*[:=(\[])")
 # What stands in them says in other words what the clause says: "valid (non-padded)".
 _ASIDE = re.compile(r"\([^()]*\)")
 # What is said of several masks at once.
@@ -255,7 +257,8 @@ def _said(text: str, name: str) -> str:
     """Return what a documentation says of one parameter, in one line; "" where nothing."""
     found = re.search(_ENTRY.format(name=re.escape(name)), text, re.MULTILINE)
     if found is None:
-        within = re.search(_ENTRY_IN_LINE.format(name=re.escape(name)), text)
+        sentences = _WRAPPED.sub(" ", text)
+        within = re.search(_ENTRY_IN_LINE.format(name=re.escape(name)), sentences)
         return within[1].strip() if within else ""
     first, *more = text[found.end() :].split("\n")
     lines = [found["type"] or "", first]
