@@ -31,6 +31,7 @@ from mha_parity.core.compare import (
     equal_up_to_rounding,
     reordering_tolerance,
 )
+from mha_parity.targets.conventions.window_calls import alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,8 +134,11 @@ def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
 
 
 def dropout_off(problem: Problem, clean: Array, evaluated: Array) -> str:
-    """Return the finding on an answer in eval mode, compared with a layer without dropout."""
-    if equal_up_to_rounding(clean, evaluated):
+    """Return the finding on an answer in eval mode, compared with a layer without dropout.
+
+    Digits of float32 in float64 are no dropout: a layer may take another path with it.
+    """
+    if alike(clean, evaluated):
         return "dropout off"
     tell_compared(
         "dropout off",

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue, whole_offer
 from mha_parity.checks import dropout, rejected_inputs
 from mha_parity.checks.call_effects import CHECKS
@@ -240,3 +241,13 @@ def test_the_catalogue_s_layers_are_seen_under_ten_seeds(dtype: str, seeds: rang
             )
             assert {} == dict(clean.by)
             assert names == [kill.bug for kill in found if own[kill.bug] in kill.by]
+
+
+def test_digits_of_float32_are_no_dropout() -> None:
+    """A layer of float64 may take another path where it has dropout; kills what is off by more."""
+    problem = make_problem(Case(seed=1, batch=2, queries=3, keys=3, heads_count=2, head_dim=4))
+    clean = problem.query
+    rounded = clean.astype("float32").astype("float64")
+    assert "dropout off" == dropout.dropout_off(problem, clean, rounded)
+    other = dropout.dropout_off(problem, clean, clean * (1 + 1e-4))
+    assert other.startswith("dropout off: elements differ by up to"), other

@@ -145,9 +145,10 @@ def test_gradients_of_jax_are_judged(tmp_path: Path, name: str, wrong: str) -> N
 def test_keras_s_layer_passes(backend: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """keras.layers.MultiHeadAttention passes in float32, Keras's own type, on each backend."""
     monkeypatch.setenv("KERAS_BACKEND", backend)
-    verdict = judged("keras.layers:MultiHeadAttention", cases, dtypes=("float32",))
+    verdict = judged("keras.layers:MultiHeadAttention", cases, dtypes=("float32",), grad=True)
     assert_passes(verdict, "keras-layer")
     asked = {row.name for row in verdict.checks}
+    assert {f"gradient of {name}" for name in ("query", "in_proj_weight", "out_proj.bias")} <= asked
     assert {"dropout off", "dropout rescales", "dropout of everything"} <= asked
     # Keras returns the weights before dropout, and says so: that is its own.
     assert "dropped weights returned" not in asked

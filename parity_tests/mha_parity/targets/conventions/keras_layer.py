@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.cases.generate import cotangent
 from mha_parity.core.features import make_offer
+from mha_parity.core.problem import INPUTS
 from mha_parity.targets.conventions.base import PLAIN_LAYER, Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.sdpa import joined_mask
+from mha_parity.targets.conventions.vjp import arrays_pulled, as_state_dict, differentiated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
+
+
+PARTS = ("q", "k", "v", "out")  # as a Keras layer lists its weights
 
 
 class KerasLayer(Convention):
@@ -48,10 +56,12 @@ class KerasLayer(Convention):
         return PLAIN_LAYER
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Empty axes."""
+        """Empty axes, and gradients of the library that Keras computes with."""
         cross = PLAIN_LAYER.replace(inputs="cross")
         empty = (PLAIN_LAYER.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
         yield FeatureProbe("size", "empty", empty)
+        most = {"bias": "yes", "out_proj": "general", "gradients": "yes"}
+        yield FeatureProbe("gradients", "yes", (cross.replace(**most),))
 
     def prepare(self, problem: Problem) -> Call:
         """Build a layer with the problem's weights and pass (query, value, key)."""
@@ -101,13 +111,71 @@ class KerasLayer(Convention):
             options["use_causal_mask"] = True
         elif masked:
             options["attention_mask"] = arguments.array("attention_mask", self._mask(problem))
-        return Call(layer, (query, value, key), options, tuple(arguments.given))
+        call = Call(layer, (query, value, key), options, tuple(arguments.given))
+        return _with_gradients(call, arguments)
 
     def _mask(self, problem: Problem) -> Array:
         """Return what to keep, (N, L, S)."""
         mask = ~joined_mask(problem)
         shape = (problem.case.batch, *mask.shape[-2:])
         return np.broadcast_to(mask if mask.ndim == 2 else mask[:, 0], shape)
+
+
+class _WithWeights:
+    """A layer that is called with weights of its own among the arguments: they have gradients."""
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+
+    def __call__(self, *rows: Any, weights: list[Any], **options: Any) -> Any:
+        scope = sys.modules["keras"].StatelessScope
+        # Not assigned, which copies: gradients lead through the layer to them.
+        with scope([*zip(self._layer.weights, weights, strict=True)]):
+            return self._layer(*rows, **options)
+
+
+def _with_gradients(call: Call, arguments: Arguments) -> Call:
+    """Return the call of a layer with the way to its gradients, where its case asks for them."""
+    problem = arguments.problem
+    if problem.case.gradients == "no":
+        return call
+    listed = to_keras(problem.state(), problem)
+    named = {
+        f"weight {at}": arguments.array(f"weight {at}", each) for at, each in enumerate(listed)
+    }
+    given = arguments.library.from_numpy(lay_rows(problem)(cotangent(problem)))
+    options = {**call.kwargs, "weights": [*named.values()]}
+    called = replace(call, function=_WithWeights(call.function), kwargs=options)
+    called, pull = differentiated(called, arguments, given, arguments.leaves | named)
+
+    def back(found: dict[str, Array]) -> dict[str, Array]:
+        rows = {name: found[name] for name in INPUTS if name in found}
+        return rows | from_keras([found.get(name) for name in named], problem)
+
+    return replace(called, pull=arrays_pulled(pull, back))
+
+
+def from_keras(listed: Sequence[Array | None], problem: Problem) -> dict[str, Array]:
+    """Return gradients in the order of a Keras layer's weights under the names of torch's.
+
+    Those that are missing, and those of what a problem has no array of, an output projection say,
+    are left out.
+    """
+    step = 1 + (problem.b_q is not None)
+    weights = dict(zip(PARTS, listed[::step], strict=True))
+    biases = dict(zip(PARTS, listed[1::2], strict=True)) if step > 1 else {}
+    bare = (["out"] if problem.w_out is None else [], ["out"] if problem.b_out is None else [])
+    matrices = {
+        part: each.reshape(-1, each.shape[-1]).T if part == "out" else each.reshape(len(each), -1).T
+        for part, each in weights.items()
+        if each is not None and part not in bare[0]
+    }
+    rows = {
+        part: each.reshape(-1)
+        for part, each in biases.items()
+        if each is not None and part not in bare[1]
+    }
+    return as_state_dict(problem, matrices, rows)
 
 
 def to_keras(state: Mapping[str, Array], problem: Problem) -> list[Array]:
