@@ -11,7 +11,7 @@ from mha_parity.core.parameters import Role, Status
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.conventions.cache_objects import makers
 from mha_parity.targets.conventions.cache_use import FILLED, MEANING
-from subject_checks import checks_of, load_subject
+from subject_checks import check_subject, checks_of, load_subject
 
 judged = checks_of("cache_objects.py", cases=40, dtypes=("float64",))
 RIGHT = {
@@ -91,3 +91,13 @@ def test_a_pair_that_is_not_read_is_not_tried() -> None:
     verdict = judged("ReadsNoPair")
     assert Outcome.PASS is verdict.outcome
     assert "parameters not tried: kv_cache" in verdict.sentence
+
+
+def test_a_class_that_is_called_a_cache_and_is_none_is_not_judged() -> None:
+    """By its name alone it is a guess: the first rows are others with it, and the verdict is green.
+
+    That the cache was not tried is said.
+    """
+    verdict = check_subject("guessed_cache.py:OfStrangers", cases=40, dtypes=("float64",))
+    assert Outcome.PASS is verdict.outcome, verdict
+    assert "parameters not tried: cache" in verdict.sentence

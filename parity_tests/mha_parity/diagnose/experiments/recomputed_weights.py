@@ -26,11 +26,12 @@ RECOMPUTED = (
     "log-sum-exp of the visible scores), without the mask"
 )
 
-RECOMPUTED_FOR_VALUES = (
-    "hidden keys have a part in dV: for it the backward pass computes the weights again as "
+_RECOMPUTED_FOR = (
+    "hidden keys have a part in {}: for it the backward pass computes the weights again as "
     "exp(score - log-sum-exp of the visible scores), without the mask"
 )
-RECOMPUTED_FOR_QUERIES = RECOMPUTED_FOR_VALUES.replace("dV", "dQ")
+RECOMPUTED_FOR_VALUES = _RECOMPUTED_FOR.format("dV")
+RECOMPUTED_FOR_QUERIES = _RECOMPUTED_FOR.format("dQ")
 OTHER_BASE = (
     "the backward pass computes the weights again as {}, expected exp(score - log-sum-exp), both "
     "to one base"

@@ -101,6 +101,14 @@ def stays_empty(begun: str, cache: Any) -> bool:
     return begun in empty_pairs() or (begun in BEGUN and not cache)
 
 
+def is_guess(begun: str, entry: Any, takers: Iterable[Parameter]) -> bool:
+    """Return whether nothing says what begins a cache: a pair, or a class that is not annotated."""
+    name = begun.partition(".")[0]
+    said = " ".join(str(each.annotation) for each in takers)
+    by_name = isinstance(_scope(entry).get(name), type) and name not in said
+    return begun in empty_pairs() or by_name
+
+
 def _scope(entry: Any) -> Mapping[str, Any]:
     found: Mapping[str, Any] = getattr(inspect.unwrap(entry), "__globals__", {})
     return found

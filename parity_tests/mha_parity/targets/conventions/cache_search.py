@@ -21,7 +21,7 @@ from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import ONE_ROW, UNMASKED
 from mha_parity.core.parameters import Role
 from mha_parity.targets.attribution import attributed
-from mha_parity.targets.conventions.cache_objects import beginnings
+from mha_parity.targets.conventions.cache_objects import beginnings, is_guess
 from mha_parity.targets.conventions.cache_places import placed, taken_from
 from mha_parity.targets.conventions.cache_use import CacheUse
 from mha_parity.targets.conventions.cached_calls import CachedCalls, last_row, rows
@@ -193,6 +193,11 @@ def _tried(
     own = bound(one).output
     calls = CachedCalls(bound, use)
     answer, cache = calls.begin(first)
+    # What nothing says to be its cache changes nothing in the first rows, or is none.
+    takers = [p for p in bound.call_parameters if p.name in use.parameters]
+    guessed = is_guess(use.begun, bound.entry(), takers)
+    if guessed and not equal_up_to_rounding(bound(first).output, answer.output):
+        return
     if use.begun in empty_pairs() and not _reads_pair(calls, first, answer.output):
         return
     for found in placed(use, answer.beside, cache, before):
@@ -213,9 +218,7 @@ def _tried(
 
 
 def _reads_pair(calls: CachedCalls, problem: Problem, output: Array) -> bool:
-    """Return whether an empty pair changes nothing in the first rows, and another does."""
-    if not equal_up_to_rounding(calls.bound(problem).output, output):
-        return False  # then its axes are others
+    """Return whether a pair of one row changes what the first rows are with an empty one."""
     with suppress(CandidateError):
         other = calls.ask(problem, 1, calls.begun(problem, 1)).output
         return not equal_up_to_rounding(other, output)

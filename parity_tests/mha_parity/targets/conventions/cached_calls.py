@@ -121,16 +121,16 @@ class CachedCalls:
     def in_one_step(
         self, problem: Problem, cache: tuple[Any, ...]
     ) -> tuple[Array, tuple[Any, ...]]:
-        """Return what a method of the object answers to several rows in one call, and the cache.
+        """Return what a method of the object answers to rows in one call, and the cache.
 
         Raises
         ------
         CandidateError
-            It takes one row alone.
+            It raised, as where it takes one row alone.
 
         """
-        case = problem.case
-        sizes = LayerSizes(problem.query.shape[-1], problem.num_heads, samples=case.batch)
+        samples = problem.case.batch
+        sizes = LayerSizes(problem.query.shape[-1], problem.num_heads, samples=samples)
         call = self.bound.prepare(problem)
         self.function = self.function or call.function
         call = replace(call, function=self.function)
@@ -140,13 +140,10 @@ class CachedCalls:
 
     def _row_by_row(self, problem: Problem, cache: tuple[Any, ...]) -> CachedAnswer:
         """Return what a method of the object answers to each row, one after another."""
-        case, found = problem.case, []
-        sizes = LayerSizes(problem.query.shape[-1], problem.num_heads, samples=case.batch)
-        for one in (rows(problem, at, at + 1) for at in range(case.queries)):
-            call = replace(self.bound.prepare(one), function=self.function)
-            cache = cache or first_cache(call, self.use.passed, sizes)
-            output, cache = stepped(call, self.use, cache)
-            found.append(self.bound.answer(one, output).output)
+        found = []
+        for at in range(problem.case.queries):
+            output, cache = self.in_one_step(rows(problem, at, at + 1), cache)
+            found.append(output)
         return CachedAnswer(np.concatenate(found, axis=1), cache)
 
 
