@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inspect import Parameter
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,7 @@ def test_each_call_gets_an_empty_cache_of_its_own() -> None:
         ("Optional['HasRoom']", ("HasRoom",)),
         ("Pair", ("Pair.create", "Pair")),
         ("Tensor", ("CacheOfLists",)),
+        (Any, ("CacheOfLists",)),
         (Parameter.empty, ("CacheOfLists",)),
     ],
 )

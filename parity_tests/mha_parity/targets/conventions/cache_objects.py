@@ -36,7 +36,10 @@ _MAKES_ITSELF = re.compile(
     rf"({MAKES.pattern})|init|create|empty|new|zeros?|make|build|allocate|initial(ize)?"
 )
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_LIBRARIES = frozenset({"builtins", "collections", "torch", "numpy", "jax", "jaxlib", "tensorflow"})
+_LIBRARIES = frozenset({
+    "builtins", "collections", "typing", "types", "torch", "numpy", "jax", "jaxlib", "jaxtyping",
+    "tensorflow",
+})  # fmt: skip
 TRANSFORMERS = "transformers"
 
 

@@ -212,7 +212,8 @@ def _tried(
         right = equal_up_to_rounding(whole, output)
         # What keeps nothing without being passed anything has no cache to judge, nor what takes
         # the keys and values of earlier calls in the place of its own.
-        none = own if found.kept_inside else _of_keys_alone(bound, one, first)
+        by_name = guessed and use.begun not in empty_pairs()
+        none = own if found.kept_inside or by_name else _of_keys_alone(bound, one, first)
         if right or none is None or not equal_up_to_rounding(none, output):
             yield found, right
 
