@@ -193,12 +193,15 @@ def test_a_cache_that_raises_is_named_in_a_note() -> None:
 
 
 def test_a_cache_of_transformers_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A layer that updates a cache by its own number is built with one, and gets such a cache."""
+    """A layer that updates a cache by its own number is built with one, and gets such a cache.
+
+    Without that library a class of its module that is called so is taken.
+    """
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(DynamicCache=DynamicCache))
     assert CacheUse(("past_key_values",), begun="transformers") == bind(Updates).cache
     assert [NAME] == findings(Updates)
     monkeypatch.delitem(sys.modules, "transformers")
-    assert bind(Updates).cache is None
+    assert CacheUse(("past_key_values",), begun="DynamicCache") == bind(Updates).cache
 
 
 def test_several_new_rows_are_a_remark() -> None:
