@@ -13,7 +13,7 @@ CHUNK, WINDOW = 32, 8
 class Chunked(nn.Module):
     """Wrong: a window of 8 keys before a row, but 7 before the first row of a chunk."""
 
-    window = WINDOW
+    reach = WINDOW
 
     def __init__(self, dim, heads):
         super().__init__()
@@ -22,14 +22,14 @@ class Chunked(nn.Module):
 
     def first_key(self, start):
         """Return the first key of the chunk that starts with a row."""
-        return max(0, start - self.window + 1)
+        return max(0, start - self.reach + 1)
 
     def chunk(self, q, k, v, start):
         """Return the output of the rows from ``start`` on."""
         end, first = min(start + CHUNK, q.shape[2]), self.first_key(start)
         ago = torch.arange(start, end)[:, None] - torch.arange(first, end)
         scores = q[:, :, start:end] @ k[:, :, first:end].mT / q.shape[-1] ** 0.5
-        hidden = (ago < 0) | (ago > self.window)
+        hidden = (ago < 0) | (ago > self.reach)
         return scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v[:, :, first:end]
 
     def forward(self, x):
@@ -42,7 +42,7 @@ class Chunked(nn.Module):
 class FirstRowOfAChunk(Chunked):
     """Wrong: causal, but the first row of each chunk beyond the first does not see key 0."""
 
-    window = 10**6
+    reach = 10**6
 
     def first_key(self, start):
         """Return the first key."""
