@@ -371,7 +371,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_verdict_of_one_process(
                     candidate, options, target=target, progress=kill_one, executor=executor
                 )
             assert killed
-            assert 1 == len(client.scheduler_info()["workers"])
+            assert 1 == len(client.nthreads())  # of the scheduler: what a client keeps may lag
         from distributed import KilledWorker
 
         died = KilledWorker("chunk", None, 3)
