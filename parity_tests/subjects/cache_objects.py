@@ -100,7 +100,7 @@ class Annotated(Causal):
 
 
 class AnnotatedInFront(Causal):
-    """The same with the wrong one."""
+    """Wrong: takes one that puts new keys in front."""
 
     def forward(self, x: Tensor, kv_cache: InFront | None = None) -> Tensor:
         """Return the output."""
@@ -108,21 +108,20 @@ class AnnotatedInFront(Causal):
 
 
 class Requires(Causal):
-    """Takes an object in each call."""
+    """Takes an object in each call, whose rows it counts."""
 
     def forward(self, x: Tensor, cache: Grows) -> Tensor:
         """Return the output."""
-        cache.add(*torch.zeros(2, len(x), self.n_heads, 0, self.head_dim, dtype=x.dtype))
+        self.rows_before = 0 if cache.pair is None else cache.pair[0].shape[2]
         return self.attend(x, cache)
 
 
-class RequiresInFront(Causal):
-    """The same with the wrong one."""
+class RequiresInFront(Requires):
+    """Wrong: the same with one that puts new keys in front."""
 
     def forward(self, x: Tensor, cache: InFront) -> Tensor:
         """Return the output."""
-        cache.add(*torch.zeros(2, len(x), self.n_heads, 0, self.head_dim, dtype=x.dtype))
-        return self.attend(x, cache)
+        return super().forward(x, cache)
 
 
 class WithRoom(Causal):
@@ -134,7 +133,7 @@ class WithRoom(Causal):
 
 
 class WithRoomForCalls(Causal):
-    """The same with the wrong one."""
+    """Wrong: takes one that counts calls."""
 
     def forward(self, x: Tensor, cache: CountsCalls | None = None) -> Tensor:
         """Return the output."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -85,12 +86,13 @@ def find_cache(bound: Convention, raised: list[str]) -> CacheUse | None:
     if case is None:
         return None
     problem = make_problem(case)
+    by_rows = {before: _PlainRows(bound, problem, before) for before in (BEFORE, 1)}
     nearest = None
     for use in uses:
         with suppress(CandidateError), attributed(bound.subject):
             # What is kept unasked may be no cache at all: one row after one shows that, too.
             for before in (BEFORE, 1) if use.of_itself else (BEFORE,):
-                for found, right in _tried(bound, use, problem, before, raised):
+                for found, right in _tried(bound, use, by_rows[before], raised):
                     if right:
                         return found
                     nearest = nearest or (None if use.of_itself else found)
@@ -184,36 +186,69 @@ def _says_use(parameter: Parameter) -> bool:
     return parameter.name.startswith(("use_", "return_")) or is_annotated(parameter, bool)
 
 
+class _PlainRows:
+    """Some first rows of a problem and the one behind them, and their answers without a cache.
+
+    Each is asked once, however many ways to pass a cache are compared with it.
+    """
+
+    def __init__(self, bound: Convention, problem: Problem, before: int) -> None:
+        self.bound, self.problem, self.before = bound, problem, before
+        self.first, self.one = rows(problem, 0, before), rows(problem, before, before + 1)
+
+    @cached_property
+    def whole(self) -> Array:
+        """The last row where it sees all."""
+        return last_row(self.bound, self.problem, self.before + 1)
+
+    @cached_property
+    def of_first(self) -> Array:
+        """The first rows."""
+        return self.bound(self.first).output
+
+    @cached_property
+    def own(self) -> Array:
+        """The last row where it sees itself alone."""
+        return self.bound(self.one).output
+
+    @cached_property
+    def of_keys(self) -> Array | None:
+        """The last row over the first ones alone; None where keys are no own input."""
+        if "cross" not in self.bound.offer["inputs"]:
+            return None
+        case = self.one.case.replace(inputs="cross", keys=self.before)
+        with suppress(CandidateError):
+            keys = self.one.replace(case=case, key=self.first.key, value=self.first.key)
+            return np.asarray(self.bound(keys).output)
+        return None
+
+
 def _tried(
-    bound: Convention, use: CacheUse, problem: Problem, before: int, raised: list[str]
+    bound: Convention, use: CacheUse, plain: _PlainRows, raised: list[str]
 ) -> Iterator[tuple[CacheUse, bool]]:
     """Yield the ways that one row more is answered in, and whether it is that of the whole."""
-    whole = last_row(bound, problem, before + 1)
-    first, one = rows(problem, 0, before), rows(problem, before, before + 1)
-    own = bound(one).output
     calls = CachedCalls(bound, use)
-    answer, cache = calls.begin(first)
+    answer, cache = calls.begin(plain.first)
     # What nothing says to be its cache changes nothing in the first rows, or is none.
     takers = [p for p in bound.call_parameters if p.name in use.parameters]
-    guessed = is_guess(use.begun, bound.entry(), takers)
-    if guessed and not equal_up_to_rounding(bound(first).output, answer.output):
+    guessed, pair = is_guess(use.begun, bound.entry(), takers), use.begun in empty_pairs()
+    if guessed and not equal_up_to_rounding(plain.of_first, answer.output):
         return
-    if use.begun in empty_pairs() and not _reads_pair(calls, first, answer.output):
+    if pair and not _reads_pair(calls, plain.first, answer.output):
         return
-    for found in placed(use, answer.beside, cache, before):
+    for found in placed(use, answer.beside, cache, plain.before):
         calls = CachedCalls(bound, found, None if found.parameters else calls.function)
         given = cache if found.filled or not found.parameters else taken_from(answer.beside, found)
         try:
-            output = calls.go_on(one, before, given)[0].output
+            output = calls.go_on(plain.one, plain.before, given)[0].output
         except CandidateError as error:
             named = " and ".join(f"`{name}`" for name in found.parameters)
             raised += [f"with {named} as a call returned it, the next one {error}"] if named else []
             continue
-        right = equal_up_to_rounding(whole, output)
+        right = equal_up_to_rounding(plain.whole, output)
         # What keeps nothing without being passed anything has no cache to judge, nor what takes
         # the keys and values of earlier calls in the place of its own.
-        by_name = guessed and use.begun not in empty_pairs()
-        none = own if found.kept_inside or by_name else _of_keys_alone(bound, one, first)
+        none = plain.own if found.kept_inside or (guessed and not pair) else plain.of_keys
         if right or none is None or not equal_up_to_rounding(none, output):
             yield found, right
 
@@ -224,13 +259,3 @@ def _reads_pair(calls: CachedCalls, problem: Problem, output: Array) -> bool:
         other = calls.ask(problem, 1, calls.begun(problem, 1)).output
         return not equal_up_to_rounding(other, output)
     return True
-
-
-def _of_keys_alone(bound: Convention, one: Problem, first: Problem) -> Array | None:
-    """Return attention of one row to the first ones alone; None where keys are no own input."""
-    if "cross" not in bound.offer["inputs"]:
-        return None
-    case = one.case.replace(inputs="cross", keys=first.case.keys)
-    with suppress(CandidateError):
-        return np.asarray(bound(one.replace(case=case, key=first.key, value=first.key)).output)
-    return None

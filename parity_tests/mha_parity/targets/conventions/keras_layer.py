@@ -164,17 +164,15 @@ def from_keras(listed: Sequence[Array | None], problem: Problem) -> dict[str, Ar
     step = 1 + (problem.b_q is not None)
     weights = dict(zip(PARTS, listed[::step], strict=True))
     biases = dict(zip(PARTS, listed[1::2], strict=True)) if step > 1 else {}
-    bare = (["out"] if problem.w_out is None else [], ["out"] if problem.b_out is None else [])
     matrices = {
         part: each.reshape(-1, each.shape[-1]).T if part == "out" else each.reshape(len(each), -1).T
         for part, each in weights.items()
-        if each is not None and part not in bare[0]
+        if each is not None
     }
-    rows = {
-        part: each.reshape(-1)
-        for part, each in biases.items()
-        if each is not None and part not in bare[1]
-    }
+    rows = {part: each.reshape(-1) for part, each in biases.items() if each is not None}
+    for own, found in ((problem.w_out, matrices), (problem.b_out, rows)):
+        if own is None:
+            found.pop("out", None)
     return as_state_dict(problem, matrices, rows)
 
 
