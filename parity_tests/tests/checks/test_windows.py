@@ -12,6 +12,7 @@ from mha_parity.targets.conventions.window_use import ALL, BLOCKS, PAIR_RULES, R
 from subject_checks import checks_of
 
 judged = checks_of("windows.py", cases=24, dtypes=("float64",))
+judged_in_layers = checks_of("windows_in_layers.py", cases=24, dtypes=("float64",))
 BEFORE = "of w, row i sees the keys i - w + 1 to i"
 
 
@@ -51,8 +52,6 @@ BEFORE = "of w, row i sees the keys i - w + 1 to i"
         ("masked", {"window": f"of w, row i sees the keys i - w + 1 to i + w - 1, {SQUARE}"}),
         ("OfHalves", {"attention_window": "of w, row i sees the keys i - w // 2 to i + w // 2"}),
         ("OfConfiguration", {"sliding_window": BEFORE}),
-        ("OfItself", {"window": BEFORE}),
-        ("LooksBack", {"left": "of w, row i sees the keys i - w to i"}),
     ],
 )
 def test_right_ones_pass_and_are_said(name: str, meanings: dict[str, str]) -> None:
@@ -98,19 +97,34 @@ def test_wrong_ones_fail_by_the_rows_that_are_off(name: str, said: str) -> None:
     assert "look at its bounds" in verdict.diagnosis[0].remedy
 
 
+@pytest.mark.parametrize(
+    ("name", "window", "meaning"),
+    [
+        ("OfItself", "window", BEFORE),
+        ("LooksBack", "left", "of w, row i sees the keys i - w to i"),
+    ],
+)
+def test_windows_of_layers_pass_and_are_said(name: str, window: str, meaning: str) -> None:
+    """By a number of the layer's own, and by a name that speaks of a side."""
+    verdict = judged_in_layers(name)
+    assert Outcome.PASS is verdict.outcome, verdict
+    (said,) = (each for each in verdict.parameters if each.role is Role.WINDOW)
+    assert (window, meaning, Status.TRIED) == (said.name, said.meaning, said.status)
+
+
 def test_a_window_that_a_layer_keeps_as_its_own_number_is_asked() -> None:
     """It was wrong wherever L is longer; kills one that is set where it means nothing."""
-    verdict = judged("OfItselfShort", max_failures=0)
+    verdict = judged_in_layers("OfItselfShort", max_failures=0)
     assert {NAME, "output"} >= {each.check_result.check for each in verdict.failures}
     assert Outcome.FAIL is verdict.outcome
-    other = judged("OfNoEffect")
+    other = judged_in_layers("OfNoEffect")
     assert Outcome.PASS is other.outcome, other.sentence
     assert not any(each.role is Role.WINDOW for each in other.parameters)
 
 
 def test_rows_of_one_step_beyond_the_window_are_those_of_the_whole() -> None:
     """Rows one by one are right: kills a step that is asked of one row alone."""
-    verdict = judged("LooksBackOverwritten", max_failures=0)
+    verdict = judged_in_layers("LooksBackOverwritten", max_failures=0)
     assert Outcome.FAIL is verdict.outcome, verdict
     assert {NAME} == {each.check_result.check for each in verdict.failures}
     details = [each.check_result.detail for each in verdict.failures]
