@@ -266,7 +266,9 @@ class _Session:
         """
         partial = [f.hypothesis for f in fits[:PAIRED]]
         unexplained = [each for each in failing if not any(each.matches(h.kind) for h in partial)]
-        first = (unexplained or failing)[0]
+        first, *_ = unexplained or failing
+        if evidence.is_slow(first.problem.case):
+            first, *_ = evidence.quickest(unexplained or failing, 1)
         found = list(self._pairs(every, first, partial, alone=alone))
         return [f for f in self.weighed(found) if f.sole and f.share >= LEAST_SHARE]
 

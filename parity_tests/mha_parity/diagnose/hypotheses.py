@@ -126,8 +126,9 @@ def bug_pairs(
     Where ``fixed`` are given, one of the two is among them. Only bugs that show on ``first`` are
     tried: what does not show there cannot matter to it.
     """
+    tried = takewhile(lambda _: running(), hypotheses)
     showing = [
-        h for h in hypotheses if first.of(h.kind).answer is not None and first.distinguishes(h.kind)
+        h for h in tried if first.of(h.kind).answer is not None and first.distinguishes(h.kind)
     ]
     couples = [(a, b) for a in fixed for b in showing if a.bugs != b.bugs]
     couples += list(combinations([h for h in showing if not h.spelling], 2)) if not fixed else []

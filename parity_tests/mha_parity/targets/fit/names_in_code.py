@@ -194,13 +194,15 @@ def _names_followed(function: Any, scope: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _globals_of(code: CodeType) -> Iterator[str]:
-    """Yield the global names that code reads, and what it reads of one: no attribute as `k.T`."""
-    yield from (each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL")
-    yield from (name for name in _names(code) if "." in name)
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _globals_of(each)
+@lru_cache(maxsize=KEPT_CODE)
+def _globals_of(code: CodeType) -> tuple[str, ...]:
+    """Return the global names that code reads, and what it reads of one: no attribute as `k.T`."""
+    steps = dis.get_instructions(code)
+    return (
+        *(each.argval for each in steps if each.opname == "LOAD_GLOBAL"),
+        *(name for name in _names(code) if "." in name),
+        *(n for each in code.co_consts if isinstance(each, CodeType) for n in _globals_of(each)),
+    )
 
 
 def keys_read(function: Any) -> tuple[str, ...]:
