@@ -80,7 +80,6 @@ def raced(names: str, rounds: int, breaks: int = -1) -> tuple[list[str], list[Co
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests look at what is done, not at how long it takes."""
-    monkeypatch.setattr(timing, "LOOK", 1e-4)
     monkeypatch.setattr(timing, "LEAST_SECONDS", 1e-4)
 
 

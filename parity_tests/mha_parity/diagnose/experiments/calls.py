@@ -215,6 +215,13 @@ class Caller:
         self.ask([self.base.replace(seed=self.base.seed + 1 + i) for i in range(count)])
         return (self.seconds - before) / count < seconds
 
+    def seconds_of(self, problem: Problem) -> float:
+        """Return how long a call takes that is not the first of its shape."""
+        self.ask_problems([problem])
+        before = self.seconds
+        self.ask_problems([problem])
+        return self.seconds - before
+
     def varies(self, size: str) -> bool:
         """Return whether problems of other sizes of that name can be asked."""
         return self.built is None or size not in self.built.sizes
