@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from mha_parity.catalogue import Attention, answer_of
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.gradients import gradient_effects
+from mha_parity.diagnose.experiments.values import FEWER, MANY, QUICK, values
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from subject_checks import SUBJECTS
@@ -16,6 +20,8 @@ from subject_checks import SUBJECTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
 
@@ -92,3 +98,19 @@ def test_jumbled_rows_are_no_causal_rule(bound: Callable[[str], Convention]) -> 
     """Several heads that are cut out of memory hide the last rows from the first by chance."""
     assert not bound("jumbled").hides_future
     assert bound("future_hidden").hides_future
+
+
+def test_what_takes_long_on_many_keys_is_asked_no_thousand(
+    caller: Callable[..., Caller],
+) -> None:
+    """Kills a diagnosis whose whole time goes into loops of Python over a thousand keys."""
+    asked: list[int] = []
+
+    def resting(seconds: float, problem: Problem) -> Answer:
+        asked.append(problem.key.shape[1])
+        time.sleep(seconds if asked[-1] >= MANY // FEWER else 0)
+        return answer_of(Attention, problem)
+
+    for seconds, most in ((2 * QUICK, MANY // FEWER), (0, MANY)):
+        assert not [*values(caller(partial(resting, seconds)))]
+        assert most == max(asked)
