@@ -70,6 +70,7 @@ CAUSES: Mapping[str, str] = MappingProxyType(
         COUNTED: "counts-calls",
     }
 )
+NEW_OBJECTS = "earlier new ones answered otherwise"
 # What is asked to get such an answer: a function of the later and the earlier problem.
 _EXPECTED_THEN: tuple[tuple[str, Callable[[Problem, Problem], Problem | None]], ...] = (
     (MASKS_KEPT, altered.with_masks_of),
@@ -203,7 +204,10 @@ def _explained(sequence: CallSequence, number: int, response: Response) -> Itera
                 return
     departure = sequence.departure(step, response)
     sequence.tell_departure(sequence.steps[:number], step, response)
-    yield f"statelessness: {_said(departure, step)} {number} other calls before."
+    if number:
+        yield f"statelessness: {_said(departure, step)} {number} other calls before."
+    else:
+        yield f"statelessness: {departure} in the answer to {step} by a new object: {NEW_OBJECTS}."
 
 
 def _said(departure: str, step: Step) -> str:

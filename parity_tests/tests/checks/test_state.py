@@ -117,6 +117,25 @@ class KeepsOneMask(KeepsMasks):
     __call__ = forward
 
 
+class OfThree(MultiheadAttention):
+    """Answer twice the output by each third object."""
+
+    made = 0
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        """Count the objects."""
+        super().__init__(*sizes, **options)
+        OfThree.made += 1
+        self.factor = 1 + (OfThree.made % 3 == 0)
+
+    def forward(self, *arrays: Any, **options: Any) -> Any:
+        """Return attention by a factor of the object."""
+        output, weights = super().forward(*arrays, **options)
+        return self.factor * output, weights
+
+    __call__ = forward
+
+
 class KeepsLengths(torch.nn.Module):
     """Build the mask of the lengths once for each size; calls without lengths have none."""
 
@@ -365,3 +384,13 @@ def test_a_layer_that_is_given_as_it_is_answers_the_problem_itself(
     peaky = make_problem(parse("mha-N2-L3-S3-H2-D2-float64-peaky-s1"))
     assert not list(state.check_statelessness(bound, peaky, 0))
     assert asked == ([] if given else ["small", "any sizes"])
+
+
+def test_new_objects_that_answer_unlike_each_other_are_said_as_that() -> None:
+    """No call was made before. Kills "by an object that answered 0 other calls before"."""
+    bound, plain = bind(OfThree), make_problem(parse("mha-N2-L3-S3-H2-D2-float64-s1"))
+    found: list[str] = []
+    for OfThree.made in range(3):
+        found += state.check_statelessness(bound, plain, 0)
+    assert any(each.endswith(f"by a new object: {state.NEW_OBJECTS}.") for each in found), found
+    assert not any(" 0 other calls" in each for each in found)
