@@ -134,6 +134,16 @@ class HiddenBehindSoftmax(CausalLayer):
         return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
 
 
+class FarBehindSoftmax(CausalLayer):
+    """Wrong: the weights of keys three places away and more are set to 0."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (_split(p(x), self.num_heads) for p in (self.q_proj, self.k_proj, self.v_proj))
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1).tril(2).triu(-2)
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+
+
 class PositionsInInt8(CausalLayer):
     """Wrong: from 128 on, positions of int8 are negative."""
 

@@ -138,6 +138,8 @@ class _Session:
         chosen = cases.plainest_cases([problem.case for problem, _ in failures], FAILURES)
         self.failing = [Observation(*failures[i], failing=True) for i in chosen]
         self.measured: list[Observation] = []
+        hides = {axis: candidate.offer[axis] for axis in ("attn", "padding")}
+        self.causal_alone = hides == {"attn": ("causal",), "padding": ("none",)}
         # A case may fail by a relation or by conduct while its answer is right: then it may err by
         # more than the tolerance, within the bound of its roundings.
         least = (TELLING if o.answer and o.answer.notes else 1 for o in self.failing)
@@ -247,6 +249,7 @@ class _Session:
                 -f.holds,
                 f.refuted > 0,
                 -f.share,
+                not (self.causal_alone and f.hypothesis.of_causality),
                 -report_count(f),
                 f.hypothesis.spelling > 0,
             ),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mha_parity.catalogue import Attention, Bug
     from mha_parity.diagnose.evidence import Observation
 
-PRECISION = 9  # the family of the catalogue
+CAUSALITY, PRECISION = 6, 9  # families of the catalogue
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +34,11 @@ class Hypothesis:
     def of_precision(self) -> bool:
         """Whether it is a matter of digits alone."""
         return all(bug.family == PRECISION for bug in self.bugs)
+
+    @property
+    def of_causality(self) -> bool:
+        """Whether the causal rule alone is wrong."""
+        return all(bug.family == CAUSALITY for bug in self.bugs)
 
     @property
     def constants(self) -> str:

@@ -52,7 +52,7 @@ def test_what_is_added_to_scores_may_hide_keys() -> None:
 def test_a_causal_name_that_hides_nothing_fails(name: str) -> None:
     """Kills a green by what is left: attention without the rule that its name promises."""
     verdict = judged(name)
-    assert_named(verdict, "mask-ignored")
+    assert_named(verdict, "causal-ignored")
     assert any("its name says that it is causal" in note for note in verdict.notes)
 
 

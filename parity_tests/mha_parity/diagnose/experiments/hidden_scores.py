@@ -67,6 +67,8 @@ def _difference(more: float) -> str:
 
 def _scaled(fill: float, problem: Problem) -> str:
     """Return a score, and what it is before the scale where that is the rounder number."""
+    if abs(fill) < LEAST:
+        return "0"
     before = fill / (problem.scale or 1.0)
     whole = abs(before - round(before)) < LEAST < abs(fill - round(fill))
     return f"{fill:.4g}" + (f" ({before:.0f} before it is scaled)" if whole else "")

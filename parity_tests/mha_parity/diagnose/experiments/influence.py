@@ -222,18 +222,18 @@ def _covered(leaked: Array) -> str:
 
 
 def _interval(seen: Array) -> str:
-    """Return "first … last" as formulas in i, where every row sees a run of keys."""
+    """Return "first … last" as formulas in i, where every row sees a run of keys.
+
+    A row that sees none is one before the first key, or one beyond the last.
+    """
     keys = seen.shape[1]
     some: Array = np.asarray(seen.any(axis=1))
-    first = np.where(some, seen.argmax(axis=1), keys)
-    last = np.where(some, keys - 1 - seen[:, ::-1].argmax(axis=1), -1)
-    whole = (last - first + 1 == seen.sum(axis=1)) | ~some
-    if not whole.all():
+    first, last = seen.argmax(axis=1), keys - 1 - seen[:, ::-1].argmax(axis=1)
+    if not np.array_equal((last - first + 1)[some], seen.sum(axis=1)[some]):
         return ""
-    end = ends_rule(last, keys)
-    start = starts_rule(np.where(some, first, 0), keys) if some.all() else _start_of(some, first)
-    return f"{start} … {end}" if start and end else ""
-
-
-def _start_of(some: Array, first: Array) -> str | None:
-    return "0" if (first[some] == 0).all() else None
+    for none in (0, keys):
+        start = starts_rule(np.where(some, first, none), keys)
+        end = ends_rule(np.where(some, last, none - 1), keys)
+        if start and end:
+            return f"{start} … {end}"
+    return ""

@@ -239,7 +239,7 @@ def _first_keys(rows: Array, edge: Array, keys: int) -> Iterator[tuple[str, Arra
     inner = edge > 0
     if inner.any():
         shift = int(np.median((rows - edge)[inner]))
-        yield f"i-{shift}" if shift >= 0 else f"i+{-shift}", np.clip(rows - shift, 0, keys)
+        yield f"i{-shift:+d}" if shift else "i", np.clip(rows - shift, 0, keys)
     for t in TILES:
         for less in (0, 1, 2):
             start = np.maximum(_tiled(rows, t, t) - less * t, 0)

@@ -36,9 +36,8 @@ from mha_parity.targets.conventions.self_causal import (
     CAUSAL,
     HIDES,
     UNEQUAL,
+    as_said,
     hides_the_future,
-    is_causal_by_name,
-    judge_by_name,
 )
 from mha_parity.targets.fit import documented_layout
 from mha_parity.targets.fit.argument_meanings import meanings
@@ -322,8 +321,9 @@ class Fitted(SearchedCalls):
             self.offer = self.offer | {"attn": ("causal",), "inputs": inputs}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
-        elif is_causal_by_name(self, getattr(self.how.construction, "config", "")):
-            remarks.append(judge_by_name(self))
+        else:
+            config = getattr(self.how.construction, "config", "")
+            remarks += as_said(self, config, departs=not self.fit.exact)
         causal = () if self.hides_future else self.config_switches
         self.configured = (*causal, *self.config_windows)
         switches = [each.name for each in self.configured]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import absolute_difference
 from mha_parity.core.parameters import Role
-from mha_parity.targets.parameters import MODES, read_of_config
+from mha_parity.targets.conventions.said_causal import judge_as_causal, says_causal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,21 +25,6 @@ if TYPE_CHECKING:
 HIDES = "it hides keys behind a query by itself"
 UNEQUAL = "by default it hides keys behind a query, by a rule of its own where S is unlike L"
 CAUSAL = f"{HIDES}, so it was judged as causal attention."
-BY_NAME = (
-    "its name says that it is causal, and it takes no mask: judged as causal attention, though it "
-    "hides no key behind a query."
-)
-_CAUSAL_NAME = re.compile(
-    r"(?<!not)(?<!non)(?<!un)(?<!not_)(?<!non_)(?<!\ba)causal.*(att|head)"
-    r"|(?<!un)masked_?(multi|self)",
-    re.IGNORECASE,
-)
-_NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
-# What decides nothing of which keys are hidden: of a call, and of a constructor.
-_OF_CALLS = frozenset({Role.INPUT, Role.DROPOUT, Role.RETURN})
-_OF_LAYERS = frozenset({
-    Role.SIZE, Role.HEADS, Role.DROPOUT, Role.PROJECTION_BIAS, Role.SCALE, Role.WEIGHTS,
-})  # fmt: skip
 # Of a row's move: e^-9, as a score of -10 in place of -inf leaves a hidden key a bit less. In plain
 # problems without a causal rule no key has so little weight.
 LEAK = 1e-4
@@ -88,32 +72,6 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
         return _reaches_back_alone(convention, make_problem(single))
     except CandidateError:
         return True
-
-
-def is_causal_by_name(convention: Convention, config: str = "") -> bool:
-    """Return whether a target of self-attention is called causal, and nothing else decides it.
-
-    ``config`` is the constructor's parameter for a configuration: what is read of that may.
-    """
-    subject = convention.subject
-    name = getattr(subject, "__name__", "")
-    if "self" not in convention.offer["inputs"] or _CAUSAL_NAME.search(name) is None:
-        return False
-    switched = any("causal" in each.lower() for each in dir(subject))  # by a name of the class
-    named = [each for each in convention.parameters if each.name != config]
-    read = read_of_config(subject, config) if config else ()
-    return not switched and not any(map(_may_decide, (*named, *read)))
-
-
-def _may_decide(parameter: Parameter) -> bool:
-    """Return whether a parameter may say which keys are hidden: all but those known not to."""
-    if parameter.name in MODES:
-        return False
-    if parameter.of == "call":
-        return parameter.role not in _OF_CALLS
-    is_number = not parameter.required and _NUMBER.fullmatch(parameter.default) is not None
-    harmless = parameter.role in _OF_LAYERS or (parameter.role is Role.OTHER and is_number)
-    return not harmless or "window" in parameter.name.lower()
 
 
 def _reaches_back_alone(convention: Convention, problem: Problem) -> bool:
@@ -170,17 +128,15 @@ def take_as_causal(convention: Convention) -> None:
         convention.hides_future = hides_the_future(
             convention, make_problem(case.replace(inputs="self", keys=case.queries))
         )
-    if not convention.hides_future and is_causal_by_name(convention):
-        convention.remarks = (*convention.remarks, judge_by_name(convention))
-    elif convention.hides_future:
+    if not convention.hides_future:
+        convention.remarks = (*convention.remarks, *as_said(convention))
+    else:
         convention.offer = convention.offer | {"attn": ("causal",), "inputs": ("self",)}
         convention.reasons["attn", "none"] = HIDES
         convention.remarks = (*convention.remarks, CAUSAL)
 
 
-def judge_by_name(convention: Convention) -> str:
-    """Offer causal self-attention alone to a target that hides nothing; return the remark."""
-    convention.hides_future = True
-    convention.offer = convention.offer | {"attn": ("causal",), "inputs": ("self",)}
-    convention.reasons["attn", "none"] = "its name says that it is causal"
-    return BY_NAME
+def as_said(convention: Convention, config: str = "", *, departs: bool = False) -> tuple[str, ...]:
+    """Judge what hides no future, and says that it is causal, as that; return the remark on it."""
+    what = says_causal(convention, config, departs=departs)
+    return (judge_as_causal(convention, what),) if what else ()
