@@ -240,3 +240,35 @@ def decode(q, k_cache, v_cache, lengths):
 def decode_one_more(q, k_cache, v_cache, lengths):
     """Wrong on purpose: the key behind the filled ones is seen."""
     return decode(q, k_cache, v_cache, lengths + 1)
+
+
+class TwoPaths(nn.Module):
+    """One projection, whose rows are those of q, k and v of each head in turn; right."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query_key_value = nn.Linear(embed_dim, 3 * embed_dim)
+        self.dense = nn.Linear(embed_dim, embed_dim)
+
+    def _parts(self, rows):
+        parts = self.query_key_value(rows).unflatten(-1, (self.num_heads, 3, -1))
+        return [each.transpose(1, 2) for each in parts.unbind(3)]
+
+    def _other(self, rows):
+        return self._parts(rows)
+
+    def forward(self, hidden_states, encoder_hidden_states=None):
+        """Return (N, L, E)."""
+        q, k, v = self._parts(hidden_states)
+        if encoder_hidden_states is not None:
+            q, (_, k, v) = self._other(hidden_states)[0], self._other(encoder_hidden_states)
+        scores = q * q.shape[-1] ** -0.5 @ k.transpose(-1, -2)
+        return self.dense((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class TwoPathsApart(TwoPaths):
+    """Wrong on purpose: beside an encoder the rows are all of q, then all of k, then all of v."""
+
+    def _other(self, rows):
+        return [heads(each, self.num_heads) for each in self.query_key_value(rows).chunk(3, -1)]

@@ -63,6 +63,18 @@ class InvertedBesidePadding(Inverted):
         return self.attend(x, key_padding_mask)
 
 
+class MergedUnmoved(_Layer):
+    """Causal multi-head attention; its rule is right, and its heads are merged by a reshape."""
+
+    def attend(self, x):
+        batch, length, _ = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+        return self.out_proj((weights @ v).reshape(x.shape))
+
+
 class Bidirectional(_Layer):
     """Attention of the rows of x, (N, L, E). It has no causal mask: each row sees all."""
 

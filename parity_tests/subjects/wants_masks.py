@@ -154,3 +154,22 @@ class KeepsByEachMask(KeepsByItsMask):
         kept = super().kept(mask).repeat(1, self.heads, 1, 1)
         kept[:, 0] = True
         return kept
+
+
+class ValuesByWeightsOfKeys(nn.Module):
+    """Values are projected by the weights of the keys: wrong with and without a mask."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
+
+    def forward(self, q, k, v, mask=None):
+        q, k, v = (
+            w(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for w, x in ((self.wq, q), (self.wk, k), (self.wk, v))
+        )
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        return self.wo((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))

@@ -48,9 +48,10 @@ def float32_units(
         return None
     reference = reference_answer(narrow)
     results = judge_answer(narrow, reference, found)
-    if problem.case.gradients == "yes":
-        results += judge_gradients(narrow, reference, found)
     severities = {each.severity for each in results}
+    if problem.case.gradients == "yes" and severities <= PASSING:
+        results += judge_gradients(narrow, reference, found)
+        severities = {each.severity for each in results}
     if not severities <= PASSING or severities == {Severity.INCONCLUSIVE}:
         return None
     allowed = {each.check: each.allowed for each in results}

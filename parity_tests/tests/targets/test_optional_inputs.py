@@ -108,3 +108,16 @@ def test_keys_and_values_that_were_kept_are_inputs_beside_a_query_alone() -> Non
     assert Outcome.PASS is verdict.outcome, verdict
     assert "`q` the query, `k_cache` the key, `v_cache` the value" in " ".join(verdict.notes)
     assert Outcome.FAIL is check(bind(load.load(f"{FILE}:decode_one_more")), RUN).outcome
+
+
+def test_self_attention_is_asked_without_the_other_input_as_users_call_it() -> None:
+    """Kills a pass of a layer whose weights lie otherwise where an encoder is given.
+
+    The other one reads them alike with and without.
+    """
+    verdict = check(bind(load.load(f"{FILE}:TwoPathsApart")), RUN)
+    assert Outcome.FAIL is verdict.outcome, verdict
+    assert any("without `encoder_hidden_states` it answers" in each for each in verdict.notes)
+    right = check(bind(load.load(f"{FILE}:TwoPaths")), RUN)
+    assert Outcome.PASS is right.outcome, right
+    assert not any("it answers otherwise" in each for each in right.notes)

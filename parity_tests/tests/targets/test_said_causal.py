@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from subject_checks import checks_of
+from mha_parity.targets.bind import bind
+from mha_parity.targets.conventions.said_causal import HIDES_NOTHING, OF_ONE_HEAD
+from subject_checks import checks_of, load_subject
 
 checked = checks_of("said_causal.py")
 DOCUMENTED = "its documentation says that it is causal"
@@ -18,6 +20,7 @@ DOCUMENTED = "its documentation says that it is causal"
         ("Multiplied", DOCUMENTED, "causal-zero-scores"),
         ("Inverted", "`triu` in its code says that it is causal", "causal-anti"),
         ("InvertedBesidePadding", DOCUMENTED, "causal-anti"),
+        ("MergedUnmoved", DOCUMENTED, "merge-no-transpose"),
     ],
 )
 def test_what_says_that_it_is_causal_is_judged_so(name: str, said: str, bug: str) -> None:
@@ -29,6 +32,15 @@ def test_what_says_that_it_is_causal_is_judged_so(name: str, said: str, bug: str
     assert Outcome.FAIL == verdict.outcome, verdict
     assert any(note.startswith(said) for note in verdict.notes), verdict.notes
     assert str(verdict.diagnosis[0].bug).startswith(bug), verdict.diagnosis
+
+
+def test_a_rule_that_one_head_keeps_is_not_said_to_hide_nothing() -> None:
+    """Kills a note that finds fault with the rule where several heads mix their rows."""
+    for name, said in (("MergedUnmoved", OF_ONE_HEAD), ("Forgotten", HIDES_NOTHING)):
+        assert any(
+            each.endswith(f"though {said}.")
+            for each in bind(load_subject(f"said_causal.py:{name}")).remarks
+        ), name
 
 
 @pytest.mark.parametrize("name", ["Bidirectional", "MasksForOthers"])

@@ -146,3 +146,10 @@ def test_a_mask_by_name_alone_is_passed() -> None:
     assert Outcome.PASS == right.outcome, right
     assert {"bool2d", "causal"} <= {r.value for r in right.features if r.axis == "attn" and r.cases}
     assert "no case passed `mask`" in ignored.sentence
+
+
+def test_a_meaning_that_nothing_shows_is_said_to_rest_on_nothing() -> None:
+    """Kills "judged so by its documentation" of a layer that documents nothing of its mask."""
+    notes = judged("ValuesByWeightsOfKeys").notes
+    (said,) = (note for note in notes if note.startswith("`mask`:"))
+    assert "taken so, as no trial shows what it means: --masks mask=" in said

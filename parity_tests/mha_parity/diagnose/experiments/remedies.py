@@ -19,7 +19,7 @@ MASK_REMEDIES = {
     OF_HEADS: "say by the number of axes, not by their lengths, what the first axis of a mask is",
     "is repeated in the wrong order":
         "repeat each sample's mask for all its heads: repeat_interleave, not repeat or tile",
-    "is inverted: ": "hide where torch's mask is True: ~mask, or masked_fill without the ~",
+    "is inverted: ": "negate the mask once more, or once less: `~mask`, or `mask == 0` and not 1",
     AS_BOOLEAN: "add a float mask to the scores; only a boolean one hides where it is not 0",
     HIDDEN_QUERIES: "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of keys",
     PADDED_ROWS: "return all rows as torch does, and let the caller set those of padding to 0",

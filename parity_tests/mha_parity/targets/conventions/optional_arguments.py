@@ -20,14 +20,20 @@ from mha_parity.targets.fit.search import (
 )
 
 if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.conventions.interpreted import InterpretedCalls
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.search import Ask
 
 GIVEN_SCALE = 0.375  # of a trial: neither 0 nor 1 / sqrt(head_dim)
+OTHERWISE = (
+    "without {} it answers otherwise than with the queries in that place; self-attention was asked "
+    "without."
+)
 # Names that keys and values have together, which may be a pair of another layer's or call's.
 PAIR = re.compile(r"^(kv|key_?values?)(_|s?$)")
 # A name that says what is scaled; `scale` may be anything's.
@@ -98,9 +104,11 @@ def switch_of_keys(convention: InterpretedCalls, ask: Ask, dtype: str) -> str:
 
 
 def left_out_in_self(convention: InterpretedCalls, case: Case) -> frozenset[str]:
-    """Return the keys and values that calls of self-attention are right without, as with them.
+    """Return the keys and values that calls of self-attention are made without, as their users do.
 
-    Such calls are made without: a layer may have a mask that it reads then alone.
+    Those that change nothing beside rounding: a layer may have a mask that it reads then alone. And
+    those without which the answer is computed otherwise from the same weights: where both answers
+    are not the same attention, one is wrong. A causal rule for such calls alone is none of that.
     """
     defaults = {p.name: p.default for p in parameters.of_callable(convention.entry())}
     inputs = convention.how.roles.inputs
@@ -113,11 +121,28 @@ def left_out_in_self(convention: InterpretedCalls, case: Case) -> frozenset[str]
         whole = convention(problem).output
         convention.left_out = names
         alone = convention(problem).output
+        alike = equal_up_to_rounding(whole, alone)
+        if not alike and not _attends(convention, problem, alone):
+            names = frozenset()
     except CandidateError:
         return frozenset()
     finally:
         convention.left_out = held
-    return names if np.array_equal(whole, alone, equal_nan=True) else frozenset()
+    if names and not alike:
+        said = " and ".join(f"`{name}`" for name in sorted(names))
+        convention.remarks = (*convention.remarks, OTHERWISE.format(said))
+    return names
+
+
+def _attends(convention: Convention, problem: Problem, output: Array) -> bool:
+    """Return whether an output depends on the weights of q, k and v, and is no causal attention."""
+    if output.shape != problem.output_shape:
+        return False
+    if is_rounding(output, attention_in_float64(problem, causal=True)):
+        return False
+    weights = {name: getattr(problem, name) for name in ("w_q", "w_k", "w_v")}
+    changed = (problem.replace(**{n: 2 * w}) for n, w in weights.items() if w is not None)
+    return all(not equal_up_to_rounding(output, convention(each).output) for each in changed)
 
 
 def single_sample(case: Case, offer: Offer) -> Case:

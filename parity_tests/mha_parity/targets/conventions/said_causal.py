@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 SAYS = "says that it is causal"
+HIDES_NOTHING = "it does not hide the keys behind a query"
+OF_ONE_HEAD = "with several heads rows reach each other that do not with one"
 _CAUSAL_NAME = re.compile(
     r"(?<!not)(?<!non)(?<!un)(?<!not_)(?<!non_)(?<!\ba)causal.*(att|head)"
     r"|(?<!un)masked_?(multi|self)",
@@ -75,14 +77,17 @@ def says_causal(convention: Convention, config: str = "", *, departs: bool = Fal
     return "" if deciding else triangle
 
 
-def judge_as_causal(convention: Convention, what: str) -> str:
-    """Offer causal self-attention alone to a target that hides nothing; return the remark."""
+def judge_as_causal(convention: Convention, what: str, *, of_one_head: bool) -> str:
+    """Offer causal self-attention alone to a target that hides nothing; return the remark.
+
+    ``of_one_head``: with one head it does, and with several something mixes its rows.
+    """
     convention.hides_future = True
     convention.offer = convention.offer | {"attn": ("causal",), "inputs": ("self",)}
     convention.reasons["attn", "none"] = f"{what} {SAYS}"
+    but = OF_ONE_HEAD if of_one_head else HIDES_NOTHING
     return (
-        f"{what} {SAYS}, and nothing switches that off: judged as causal attention, though it does "
-        "not hide the keys behind a query."
+        f"{what} {SAYS}, and nothing switches that off: judged as causal attention, though {but}."
     )
 
 

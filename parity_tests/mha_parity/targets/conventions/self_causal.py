@@ -139,4 +139,13 @@ def take_as_causal(convention: Convention) -> None:
 def as_said(convention: Convention, config: str = "", *, departs: bool = False) -> tuple[str, ...]:
     """Judge what hides no future, and says that it is causal, as that; return the remark on it."""
     what = says_causal(convention, config, departs=departs)
-    return (judge_as_causal(convention, what),) if what else ()
+    if not what:
+        return ()
+    case = convention.trial_case()
+    one = case.replace(inputs="self", keys=case.queries, heads_count=1, kv_heads_count=0)
+    hides = False
+    with suppress(CandidateError):
+        hides = "one" in convention.offer["heads"] and _reaches_back_alone(
+            convention, make_problem(one)
+        )
+    return (judge_as_causal(convention, what, of_one_head=hides),)

@@ -114,7 +114,8 @@ class Search:
             if len(self.trials) == TRIALS_RAISED and self._has_foreign_arrays:
                 break
             if trial.exact:
-                plainer = self._of_several_heads(trial) or self._of_narrow_heads(trial, in_turn)
+                plainer = self._of_whole_weights(trial) or self._of_several_heads(trial)
+                plainer = plainer or self._of_narrow_heads(trial, in_turn)
                 return plainer or self._seeing_all(trial)
         return max(self.trials, key=lambda each: round(each.correlation, 6), default=None)
 
@@ -124,6 +125,17 @@ class Search:
         foreign = [bool(FOREIGN_ARRAY.search(each.missed)) for each in self.trials]
         others = (each for each, said in zip(self.trials, foreign, strict=True) if not said)
         return any(foreign) and all(each.raised and NOTHING in each.missed for each in others)
+
+    def _of_whole_weights(self, trial: InterpretationResult) -> InterpretationResult | None:
+        """Return the trial by whole weights that one reshape explains, where those by head fit.
+
+        `(x @ w).reshape(H, L, D)` is wrong of w (E, H D), and right of a list of H weights (E, D).
+        """
+        given = [each for _, each in trial.interpretation.roles.single_weights if not each.bias]
+        if not any(each.container == "list" or "h" in each.axes for each in given):
+            return None
+        mistakes = {UNMOVED.format(" and ".join(each)) for each in STEPS}
+        return next((each for each in self.trials if each.missed in mistakes), None)
 
     def _of_several_heads(self, trial: InterpretationResult) -> InterpretationResult | None:
         """Return the nearest of several heads, where one head alone is right.

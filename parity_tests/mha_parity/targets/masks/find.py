@@ -23,20 +23,16 @@ from mha_parity.targets.masks.mask_format import (
     ADDED,
     LENGTHS,
     SWITCH,
-    VALUES,
     MaskSearchResult,
     axes_text,
 )
 from mha_parity.targets.masks.mask_gradients import with_gradients_tried
+from mha_parity.targets.masks.opposite import opposite_option
 from mha_parity.targets.masks.other_values import answered_otherwise
 from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.query_pairs import beside_queries
-from mha_parity.targets.masks.requirement import (
-    by_documentation,
-    by_name,
-    requirement,
-)
-from mha_parity.targets.masks.search import EXACT, search
+from mha_parity.targets.masks.requirement import requirement
+from mha_parity.targets.masks.search import search
 from mha_parity.targets.masks.switches import enabling_pairs, exclusive_pairs, mask_switches
 from mha_parity.targets.parameters import says_starts
 
@@ -206,29 +202,6 @@ def _experiments(convention: Convention, layout: str) -> tuple[MaskExperiment, .
     return tuple(MaskExperiment.of(convention, layout, square=square) for square in (False, True))
 
 
-def _otherwise(convention: Convention, found: MaskSearchResult) -> str:
-    """Return by which option a mask means the opposite of what its name promises, or trials say."""
-    parameter = found.parameter
-    if parameter.name in convention.mask_meanings or parameter.role is Role.CAUSAL:
-        return ""
-    promised, source = by_name(convention, parameter.name).hides, "name"
-    if documented := by_documentation(convention, parameter.name):
-        promised, source = documented.hides, "documentation"
-    hides = found.taken[0].hides if promised is None else promised
-    other = "keeps" if hides else "hides"
-    if promised is None and found.taken[0].kind in VALUES and not any(t.fit for t in found.taken):
-        promised, source = hides, "documentation"
-    if promised is None:
-        # Weights of a target that is wrong without a mask, too, are a jumble.
-        sure = any(each.fit >= EXACT for each in found.taken)
-        by_trial = (
-            "found by trial," if sure else "the nearest meaning, which no trial shows exactly:"
-        )
-        said = f"; {by_trial} --masks {parameter.name}={other} demands the opposite"
-        return said if found.taken[0].kind in VALUES else ""
-    return f"; judged so by its {source}, unless --masks {parameter.name}={other}"
-
-
 def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]) -> None:
     """Keep the layouts in which something is known of every mask, and offer what they can say."""
     _leave_out_single_samples(convention, by_layout)
@@ -299,7 +272,7 @@ def _say_meanings(
         if mask := convention.mask_switches.get(found.parameter.key):
             convention.meanings[found.parameter.key] = f"False leaves `{mask}` unread"
         elif found.taken:
-            said = meaning(found) + _otherwise(convention, found)
+            said = meaning(found) + opposite_option(convention, found)
             convention.meanings.setdefault(found.parameter.key, said)
         elif found.parameter.role is not Role.OTHER:
             convention.untried.setdefault(found.parameter.key, found.reason)
