@@ -243,7 +243,7 @@ def decode_one_more(q, k_cache, v_cache, lengths):
 
 
 class TwoPaths(nn.Module):
-    """One projection, whose rows are those of q, k and v of each head in turn; right."""
+    """One projection, whose rows are those of q, k and v of each head; right."""
 
     def __init__(self, embed_dim, num_heads):
         super().__init__()
@@ -267,7 +267,7 @@ class TwoPaths(nn.Module):
         return self.dense((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 
-class TwoPathsApart(TwoPaths):
+class TwoOrders(TwoPaths):
     """Wrong on purpose: beside an encoder the rows are all of q, then all of k, then all of v."""
 
     def _other(self, rows):

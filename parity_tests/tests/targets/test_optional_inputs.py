@@ -115,7 +115,7 @@ def test_self_attention_is_asked_without_the_other_input_as_users_call_it() -> N
 
     The other one reads them alike with and without.
     """
-    verdict = check(bind(load.load(f"{FILE}:TwoPathsApart")), RUN)
+    verdict = check(bind(load.load(f"{FILE}:TwoOrders")), RUN)
     assert Outcome.FAIL is verdict.outcome, verdict
     assert any("without `encoder_hidden_states` it answers" in each for each in verdict.notes)
     right = check(bind(load.load(f"{FILE}:TwoPaths")), RUN)

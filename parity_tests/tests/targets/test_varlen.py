@@ -144,3 +144,5 @@ def test_empty_sequences_are_asked_where_they_are_documented() -> None:
     assert {1} == {each.case.seed % 4 for each in raising.failures}
     assert raising.failed < raising.run
     assert not any("empty sequences" in each for each in judged("of_offsets").notes)
+    by_module = checks_of("packed_with_empty.py", cases=40)("stops_without_keys")
+    assert {"call completes"} == {each.check_result.check for each in by_module.failures}

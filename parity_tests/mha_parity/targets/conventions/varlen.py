@@ -26,7 +26,7 @@ from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import given_windows
-from mha_parity.targets.fit.documented_layout import documented_sentences
+from mha_parity.targets.fit.documented_layout import documented_sentences, module_sentences
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
 from mha_parity.targets.parameters import role
 
@@ -119,7 +119,8 @@ class Varlen(Convention):
     @cached_property
     def _may_be_empty(self) -> bool:
         """Whether the documentation says that sequences may have no row."""
-        return any(map(EMPTY.search, documented_sentences(self.subject)))
+        said = (*documented_sentences(self.subject), *module_sentences(self.subject))
+        return any(map(EMPTY.search, said))
 
     @cached_property
     def _causal(self) -> str:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
@@ -36,6 +38,8 @@ THREE_AXES: tuple[Axes, ...] = (
 )  # what else three axes are read as
 # Of rows (L, N, E), the samples last.
 SAMPLES_LAST: tuple[Axes, ...] = (("L", "S", "N"), ("L", "S", "1"), ("1", "S", "N"), ("S", "N"))
+# Where each of the shapes above raises with S unlike L.
+KEYS_FIRST: tuple[Axes, ...] = (("S", "L"), ("N", "S", "L"), ("N", "1", "S", "L"))
 # Of one sample without its axis.
 SINGLE_SHAPES: tuple[Axes, ...] = (("H", "L", "S"), ("1", "L", "S"), ("L", "S"), ("S",))
 LENGTH_SHAPES: tuple[Axes, ...] = (("N",), ("N", "L"))
@@ -288,6 +292,18 @@ def reduce_axes(array: Array, axes: Axes) -> Array | None:
         part = part.reshape([sizes[axis] for axis in ordered])
         part = part.transpose([ordered.index(axis) for axis in wanted])
     return part.reshape([sizes[axis] for axis in axes])
+
+
+def passed_text(passed: Mapping[str, Sequence[Axes]]) -> str:
+    """Say what was passed for a parameter: the kinds of values, and their shapes."""
+    kinds = " or ".join(passed)
+    shapes = list(dict.fromkeys(axes for each in passed.values() for axes in each))
+    if shapes in ([], [()]):
+        return kinds
+    if len(shapes) == 1:
+        return f"{kinds} of shape {axes_text(shapes[0])}"
+    ends = f"{axes_text(shapes[0])} to {axes_text(shapes[-1])}"
+    return f"{kinds}, in {len(shapes)} shapes, {ends}"
 
 
 def of_one_meaning(found: list[MaskFormat]) -> list[MaskFormat]:

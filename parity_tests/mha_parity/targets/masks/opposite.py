@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
 from mha_parity.targets.masks.mask_format import VALUES
-from mha_parity.targets.masks.requirement import by_documentation, by_name
+from mha_parity.targets.masks.requirement import by_documentation, by_name, requirement
 from mha_parity.targets.masks.search import EXACT
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ def opposite_option(convention: Convention, found: MaskSearchResult) -> str:
         promised, source = documented.hides, "documentation"
     hides = found.taken[0].hides if promised is None else promised
     other = "keeps" if hides else "hides"
+    if not (promised is not None or any(each.fit for each in found.taken)):
+        documented_alone = requirement(convention, parameter).otherwise is not None
+        promised, source = (hides, "documentation") if documented_alone else (None, "")
     if promised is None:
         said = f"; {_shown(found)} --masks {parameter.name}={other} demands the opposite"
         return said if found.taken[0].kind in VALUES else ""

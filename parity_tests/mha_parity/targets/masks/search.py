@@ -14,6 +14,7 @@ from mha_parity.targets.masks.experiment import SILENT, cosine, effect_ratio, lo
 from mha_parity.targets.masks.mask_format import (
     ADDED,
     FEW_SHAPES,
+    KEYS_FIRST,
     LENGTH_SHAPES,
     LENGTHS,
     SAMPLES_LAST,
@@ -27,9 +28,9 @@ from mha_parity.targets.masks.mask_format import (
     MaskFormat,
     MaskObject,
     MaskSearchResult,
-    axes_text,
     length_shapes,
     of_one_meaning,
+    passed_text,
 )
 from mha_parity.targets.masks.query_rows import DROPS_QUERIES, QUERIES, with_rows_of_queries
 from mha_parity.targets.masks.requirement import MaskRequirement
@@ -68,6 +69,8 @@ def search(
     for experiment in experiments:
         tried = _Search(experiment, parameter, asked)
         found = tried.found()
+        if not found.taken and tried.raised and not asked.promised:
+            found = _keys_first(experiment, found, asked)
         if asked.hides is None and all(each.fit < EXACT for each in found.taken):
             found = with_rows_of_queries(experiment, found)
         if found.taken:
@@ -83,6 +86,17 @@ def search(
             return with_raising_documented(experiments[-1], found, asked.demanded)
         raised = bool(tried.raised)
     return found
+
+
+def _keys_first(
+    experiment: MaskExperiment, found: MaskSearchResult, asked: MaskRequirement
+) -> MaskSearchResult:
+    """Return what is taken exactly with the keys before the queries, where L is unlike S."""
+    if len({*experiment.shape[2:]}) == 1:
+        return found
+    tried = (_Search(experiment, found.parameter, replace(asked, only=a)) for a in KEYS_FIRST)
+    taken = tuple(t for each in tried for t in each.found().taken if t.fit >= EXACT)
+    return replace(found, taken=taken, reason="") if taken else found
 
 
 def _settled_on_one_head(
@@ -134,7 +148,7 @@ class _Search:
                 self._asked = MaskRequirement()  # by its name torch's array is meant
             taken = self._taken()
         reason = "" if taken else self._reason()
-        if taken and self._drops_queries(taken):
+        if self._drops_queries(taken):
             taken, reason = [], f"`{self._parameter.name}` {DROPS_QUERIES}"
         return MaskSearchResult(self._parameter, tuple(taken), reason, self._three_axes)
 
@@ -179,18 +193,7 @@ class _Search:
         name = self._parameter.name
         if self._answered:
             return f"`{name}` has no effect that a mask, lengths or a switch would have"
-        return f"{NO_ANSWER} `{name}` as {self._passed_text()}; the last {self.raised}"
-
-    def _passed_text(self) -> str:
-        """Say what was passed for the parameter: the kinds of values, and their shapes."""
-        kinds = " or ".join(self._passed)
-        shapes = list(dict.fromkeys(axes for each in self._passed.values() for axes in each))
-        if shapes in ([], [()]):
-            return kinds
-        if len(shapes) == 1:
-            return f"{kinds} of shape {axes_text(shapes[0])}"
-        ends = f"{axes_text(shapes[0])} to {axes_text(shapes[-1])}"
-        return f"{kinds}, in {len(shapes)} shapes, {ends}"
+        return f"{NO_ANSWER} `{name}` as {passed_text(self._passed)}; the last {self.raised}"
 
     def _weights(self, value: Any, axes: Axes) -> Array | None:
         """Return the weights that the output shows with a value, None where the call raises."""
@@ -203,8 +206,8 @@ class _Search:
             return None
 
     def _effect(self, value: Any, axes: Axes) -> Array | None:
-        shown = self._weights(value, axes)
-        return None if shown is None else self._experiment.effect(shown)
+        weights = self._weights(value, axes)
+        return None if weights is None else self._experiment.effect(weights)
 
     def _given(self, value: Any) -> dict[str, Any]:
         """Return what the parameter is passed: the array, or an object that holds it."""
@@ -218,11 +221,10 @@ class _Search:
 
     def _switches(self) -> Iterator[MaskFormat]:
         """Try True and False: one of them takes the weight from keys behind the query."""
-        _, _, length, keys = self._experiment.shape
+        length, keys = self._experiment.shape[2:]
         shown: list[Array] = []
         for value in (True, False):
-            weights = self._weights(value, ())
-            if weights is None:
+            if (weights := self._weights(value, ())) is None:
                 return
             shown.append(weights)
         if self._parameter.default == "None" and all(map(self._experiment.departs, shown)):
@@ -235,8 +237,8 @@ class _Search:
             future = np.triu(np.ones((length, keys)), k=first)
             return cosine(change, future.mean(-1)[:, None] - future)
 
-        fits = fit(1), fit(1 + keys - length)
-        asked, by_trial = self._asked.last, fits[1] > max(EXACT, fits[0] + DISTINCT)
+        fits, asked = (fit(1), fit(1 + keys - length)), self._asked.last
+        by_trial = fits[1] > max(EXACT, fits[0] + DISTINCT)
         last = keys > length and (by_trial if asked is None else asked)
         best = fits[last] if asked is None else max(fits, key=abs)
         if abs(best) > MIN_COSINE:
@@ -318,8 +320,8 @@ class _Search:
     def _shapes(self) -> tuple[Axes, ...]:
         if self._experiment.problem.case.layout == "unbatched":
             return SINGLE_SHAPES
-        compiled = self._experiment.convention.library.name not in {"numpy", "torch"}
-        shapes = FEW_SHAPES if compiled else SHAPES
+        library = self._experiment.convention.library.name
+        shapes = SHAPES if library in {"numpy", "torch"} else FEW_SHAPES
         last = self._experiment.problem.case.layout == "sequence_first" and not self._asked.certain
         return (*shapes, *SAMPLES_LAST) if last else shapes
 

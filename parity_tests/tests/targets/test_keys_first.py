@@ -1,0 +1,26 @@
+"""A mask that has the keys before the queries is understood where nothing says otherwise."""
+
+from __future__ import annotations
+
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
+
+judged = checks_of("keys_first.py", cases=60)
+
+
+def test_keys_before_queries_are_found_where_they_are_no_square() -> None:
+    """Kills a reading as (L, S) at L = S alone, by which a right one is red."""
+    verdict = judged("by_context")
+    assert Outcome.PASS == verdict.outcome, verdict
+    (said,) = (note for note in verdict.notes if note.startswith("`blocked`"))
+    assert "taken as (S, L)" in said
+
+
+def test_an_inverted_one_fails() -> None:
+    """The order of its axes does not say what True means: the documentation does."""
+    assert Outcome.FAIL == judged("by_context_inverted").outcome
+
+
+def test_a_documented_order_is_demanded() -> None:
+    """Kills a mask that is applied transposed, against its own documentation."""
+    assert Outcome.FAIL == judged("against_its_word").outcome
