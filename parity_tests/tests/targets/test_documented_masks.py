@@ -302,3 +302,13 @@ def test_a_mask_that_is_documented_as_booleans_is_not_asked_as_integers() -> Non
     assert Outcome.FAIL is verdict.outcome, verdict
     asked = {row.value: row.cases for row in verdict.features if row.axis == "dtype"}
     assert asked["float32"]
+
+
+def test_each_documented_shape_is_demanded_of_self_attention() -> None:
+    """It has one length: the words for queries and keys are the same, and mean both.
+
+    Kills a pass by the one shape that calls take.
+    """
+    assert Outcome.PASS == check_subject("two_shapes.py:BothShapes", cases=40).outcome
+    verdict = check_subject("two_shapes.py:OneOfBoth", cases=40)
+    assert "call completes" in {each.check_result.check for each in verdict.failures}

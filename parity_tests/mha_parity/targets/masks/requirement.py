@@ -99,7 +99,8 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
         return MaskRequirement(named.hides, certain=True)
     found = by_documentation(convention, name) or named
     otherwise = documented_hides(subject, entry, name) if marks else None
-    demanded = demanded_shapes(subject, entry, name)
+    of_itself = convention.offer["inputs"] == ("self",)
+    demanded = demanded_shapes(subject, entry, name, of_itself=of_itself)
     return replace(
         found, documented=shapes, demanded=demanded, otherwise=otherwise,
         documents_added=documented_added(subject, name),
