@@ -308,3 +308,15 @@ class PrefixedAlone(Prefixed):
     """Wrong: its padding is not read."""
 
     hides_padding = False
+
+
+class ByTable(Projected):
+    """Gets a pair as one table, and adds a mask without a look at whether there is one."""
+
+    def forward(self, x, table, mask=None):
+        q, k, v = self.rows(x)
+        cos, sin = (each[:, :, None] for each in table)
+        q, k = apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.head_dim) + mask
+        return self.wo((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2))

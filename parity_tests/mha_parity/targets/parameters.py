@@ -30,7 +30,7 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
     (Role.PROJECTION_BIAS, r"^mask_[qkv]_bias$"),  # takes a projection's bias out, as DINOv3 does
     (Role.MASK, r"mask|padding|^pad$"),
     (Role.SCORE_BIAS, r"alibi|rel(ative)?_?(pos|.*bias)|(attn|attention|position|pos|score)_?bias"),
-    (Role.POSITIONS, r"rope|rotary|freqs|(^|_)(cos|sin)(_|$)|^pos(itional)?_?(emb|enc)"),
+    (Role.POSITIONS, r"rope|rotary|freqs|(^|_)(cos|sin)(_|$)|^pos(itional)?_?(emb|enc)|^table$"),
     (Role.CACHE, r"cache|past|incremental|(?<!coder)(?<!hidden)(?<!input)_state$|^state$|^mems?$"),
     (Role.POSITIONS, r"^pos$|position|start_pos|offset"),
     (Role.CONFIG, r"^(config|cfg|args|hparams|conf|hp|opt|.*_config|.*_cfg|.*_args|_.+__c)$"),

@@ -28,6 +28,7 @@ RIGHT = {
     "ByComplexNumbers": "`freqs_cis` complex numbers of 1 of shape (L, D / 2)",
     "ByCosinesAndSines": "`cos` cosines of 1 of shape (L, D); `sin` zeros of shape (L, D)",
     "ByPair": "`position_embeddings` a pair of cosines and sines of shape (1, L, D)",
+    "ByTable": "`table` a pair of cosines and sines of shape (1, L, D)",
     "ByPositions": "`position_ids` positions of 0 of shape (L,)",
     "ByAngles": "`rotary_angles` zeros of shape (L, D)",
     "Stacked": "`rope_cache` cosines and sines in a last axis of shape (L, D / 2, 2)",

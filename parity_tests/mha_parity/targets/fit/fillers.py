@@ -20,6 +20,7 @@ FILLERS = (
     "object 0 1S", "object True 1S", "object False 1S",
 )  # fmt: skip
 
+PLAINEST = ("False LS", "0 LS")
 NUMBERS = frozenset({"S", "same"})
 
 

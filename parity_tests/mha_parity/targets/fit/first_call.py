@@ -12,7 +12,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit.roles import of_layer, with_random_keys
+from mha_parity.targets.fit.roles import of_layer, with_optional_masks, with_random_keys
 from mha_parity.targets.parameters import modes_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def make_parameters(layer: Any, sizes: LayerSizes) -> None:
     raised: list[CandidateError] = []
     # What went through for one layer of a class does for another: tracing calls takes long.
     went_through = type(layer).first_calls
-    calls = product(SHAPES, [*of_layer(named), *with_random_keys(named)])
+    ways = [*of_layer(named), *with_random_keys(named), *with_optional_masks(named)]
+    calls = product(SHAPES, ways)
     for shape, roles in (*went_through, *(each for each in calls if each not in went_through)):
         rows = np.zeros((*shape, sizes.width), np.float32)
         values: dict[str, Any] = {name: rows for name, _ in roles.inputs}

@@ -15,7 +15,7 @@ from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads, whole_windows
 from mha_parity.targets.fit.bypass import parts_taken_out
 from mha_parity.targets.fit.empty_states import empty_states
-from mha_parity.targets.fit.fillers import FILLERS
+from mha_parity.targets.fit.fillers import FILLERS, PLAINEST
 from mha_parity.targets.fit.identity_rotations import rotations
 from mha_parity.targets.fit.map_sizes import is_annotated, is_length, map_sizes
 from mha_parity.targets.fit.parameter_assignment import (
@@ -226,10 +226,9 @@ def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[Paramete
         for p in named
         if p.default is None and parameters.role(p.name, "call", None) is Role.MASK
     )
-    first = next(of_layer(named), None)
-    if may and first is not None:
-        for filler in FILLERS[1:]:
-            yield replace(first, none=(*first.none, *may), always=may, filler=filler)
+    every = [*of_layer(named)] if may else []  # several, where tables of positions are required
+    for each, filler in (*product(every[:1], FILLERS[1:]), *product(every[1:], PLAINEST)):
+        yield replace(each, none=(*each.none, *may), always=may, filler=filler)
 
 
 def with_optional_rotations(
