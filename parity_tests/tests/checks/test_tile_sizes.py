@@ -70,6 +70,8 @@ def test_roundings_of_float32_are_no_finding() -> None:
         ("kvTile", 16, True),
         ("bq", 32, True),
         ("num_splits", 4, True),
+        ("q_bucket_size", 512, True),
+        ("num_buckets", 32, False),
         ("chunk_size", None, True),
         ("b_q", None, False),
         ("block", True, False),
@@ -118,7 +120,16 @@ def test_names_of_tiles_without_a_default() -> None:
         kind = Parameter.POSITIONAL_OR_KEYWORD
         return may_be_of_tiles(Parameter(name, kind, annotation=annotation))
 
-    known = ("block_size", "tile", "BLOCK_M", "Br", "head_chunk", "heads_per_pass", "n_splits")
+    known = (
+        "block_size",
+        "tile",
+        "k_bucket_size",
+        "BLOCK_M",
+        "Br",
+        "head_chunk",
+        "heads_per_pass",
+        "n_splits",
+    )
     assert all(map(required, known))
     assert required("bq", int)
     assert not any(map(required, ("bq", "b_k", "n_heads", "mask_block", "q", "heads")))

@@ -17,7 +17,7 @@ COUNTS = re.compile(r"(n|num)_(splits|chunks|tiles|parts|blocks)")
 _TILES = re.compile(
     r"(?!.*mask)(.*_)?(block|tile|chunk)s?"
     r"(_(size|len|length|rows|cols|columns|m|n|q|k|kv|quer(y|ies)|keys?))?"
-    rf"|{COUNTS.pattern}"
+    rf"|(.*_)?bucket_(size|len|length)|{COUNTS.pattern}"
 )
 _BY_LETTER = re.compile(r"b_?(q|k|kv|r|c|m|n)")  # biases, where they are None by default
 _NO_BIAS = re.compile(r"b_?(r|c|m|n)")
