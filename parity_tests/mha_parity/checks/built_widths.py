@@ -8,9 +8,8 @@ import numpy as np
 
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import REMARK, CandidateError
-from mha_parity.core.compare import describe_difference
+from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.targets.attribution import refuses
-from mha_parity.targets.conventions.window_calls import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +62,7 @@ def width_findings(
     bound.passed = passed | {key: value for key, value in bound.passed.items() if key in own}
     yield check
     problem, expected = equal
-    if not alike(expected, found):
+    if not equal_up_to_float32(expected, found):
         tell_compared(
             check,
             ComparedCall("one width for both, with zeros in the weights", problem, expected),

@@ -15,11 +15,10 @@ import numpy as np
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_cross_attention, plain_sequence
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.compare import describe_difference
+from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.core.features import UNLIKE_LENGTHS
 from mha_parity.core.target_facts import takes_one_length
 from mha_parity.targets.conventions.self_causal import UNEQUAL
-from mha_parity.targets.conventions.window_calls import alike
 from mha_parity.targets.masks.documented_alignment import documents_last_keys
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
         expected = bound(whole).output
         if not of_last:
             several = bound(first_queries(whole, SEVERAL)).output
-            if not alike(expected[:, :SEVERAL], several):
+            if not equal_up_to_float32(expected[:, :SEVERAL], several):
                 return
         # The last query alone sees all keys, whether the rule is on or off.
         for count in (2, keys - 1) if of_last else (1, 2, keys - 1):
@@ -77,7 +76,7 @@ def check_causal_lengths(bound: Convention, problem: Problem, number: int) -> It
             rows = expected[:, -count:] if of_last else expected[:, :count]
             found = bound(few).output
             yield NAME
-            if not alike(rows, found):
+            if not equal_up_to_float32(rows, found):
                 tell_compared(
                     NAME,
                     ComparedCall(f"{keys} queries with the causal rule", whole, expected),

@@ -28,10 +28,10 @@ from mha_parity.core.candidate import REMARK
 from mha_parity.core.compare import (
     as_float64,
     describe_difference,
+    equal_up_to_float32,
     equal_up_to_rounding,
     reordering_tolerance,
 )
-from mha_parity.targets.conventions.window_calls import alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,7 +138,7 @@ def dropout_off(problem: Problem, clean: Array, evaluated: Array) -> str:
 
     Digits of float32 in float64 are no dropout: a layer may take another path with it.
     """
-    if alike(clean, evaluated):
+    if equal_up_to_float32(clean, evaluated):
         return "dropout off"
     tell_compared(
         "dropout off",

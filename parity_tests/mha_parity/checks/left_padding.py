@@ -16,10 +16,9 @@ import numpy as np
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.compare import describe_difference
+from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.cached_calls import rows
-from mha_parity.targets.conventions.window_calls import alike
 from mha_parity.targets.masks.documented_rows import documents_zero_rows
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def check_left_padding(bound: Convention, problem: Problem, number: int) -> Iter
         yield f"{NAME}: {said} row {row}, {NO_KEY}."
         return
     for row in range(padded, length):
-        if not alike(expected[0, row - padded], found[0, row]):
+        if not equal_up_to_float32(expected[0, row - padded], found[0, row]):
             difference = describe_difference(expected[0, row - padded], found[0, row])
             seen = f"see keys {padded} to {row}" if row > padded else f"see key {row} alone"
             tell_compared(
@@ -112,6 +111,8 @@ def _first_row_of_something(
         without = bound(_hiding(whole, whole.case.keys)).output[0]
     except CandidateError:
         return None
-    if not all(alike(empty, row) for row in without):
+    if not all(equal_up_to_float32(empty, row) for row in without):
         return None
-    return next((row for row in range(padded) if not alike(empty, found[0, row])), None)
+    return next(
+        (row for row in range(padded) if not equal_up_to_float32(empty, found[0, row])), None
+    )

@@ -14,8 +14,7 @@ import numpy as np
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.compare import describe_difference
-from mha_parity.targets.conventions.window_calls import alike
+from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.targets.masks.mask_format import VALUES, MaskContent
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def _findings(
         return
     yield NAME
     for row, each in enumerate(expected):
-        if not alike(each[:, row], found[:, row]):
+        if not equal_up_to_float32(each[:, row], found[:, row]):
             difference = describe_difference(each[:, row], found[:, row])
             keys = np.flatnonzero(hidden[row, : row + 1])
             listed = f"key{'s' * (len(keys) > 1)} {', '.join(map(str, keys))}"

@@ -15,10 +15,9 @@ import numpy as np
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.compare import describe_difference
+from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.cached_calls import rows
-from mha_parity.targets.conventions.window_calls import alike
 from mha_parity.targets.parameters import numbers_segments, says_starts
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def check_segments(bound: Convention, problem: Problem, number: int) -> Iterator
         for start, stop in zip(begun, (*begun[1:], LENGTH), strict=True):
             own = rows(whole, start, stop)
             expected = bound(own).output[sample]
-            if alike(expected, found[sample, start:stop]):
+            if equal_up_to_float32(expected, found[sample, start:stop]):
                 continue
             listed = f"rows {start} to {stop - 1}" if stop - start > 1 else f"row {start}"
             said = f"{listed} of sample {sample} as one of {len(begun)} segments"

@@ -10,13 +10,11 @@ import contextlib
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.compare import describe_difference, equal_up_to_rounding
+from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.targets.conventions.calls import with_arguments
 from mha_parity.targets.fit.tile_names import may_be_of_tiles
 
@@ -63,7 +61,7 @@ def check_tile_sizes(bound: Convention, problem: Problem, number: int) -> Iterat
         found, expected = _answer(bound, small, call), bound(small).output
         bound.record(call)
         yield NAME
-        if not _alike(expected, found):
+        if not equal_up_to_float32(expected, found):
             said = " and ".join(f"`{name}` = {size}" for name, size in given.items())
             tell_compared(
                 NAME,
@@ -96,7 +94,9 @@ def _cuts(bound: Convention, problem: Problem, given: Mapping[str, int], length:
     whole = _small(bound, problem, (longer, longer), causal=False)
     if whole is None:
         return False
-    return _alike(bound(whole).output, _answer(bound, whole, _call(bound, whole, given)))
+    return equal_up_to_float32(
+        bound(whole).output, _answer(bound, whole, _call(bound, whole, given))
+    )
 
 
 def _call(bound: Convention, problem: Problem, given: Mapping[str, int]) -> Call:
@@ -106,12 +106,6 @@ def _call(bound: Convention, problem: Problem, given: Mapping[str, int]) -> Call
 
 def _answer(bound: Convention, problem: Problem, call: Call) -> Array:
     return bound.answer(problem, call.make()).output
-
-
-def _alike(expected: Array, found: Array) -> bool:
-    """Return whether two outputs are equal, up to roundings of float32 in which many compute."""
-    fewer = (each.astype(np.float32) for each in (expected, found))
-    return equal_up_to_rounding(expected, found) or equal_up_to_rounding(*fewer)
 
 
 def _described(problem: Problem) -> str:

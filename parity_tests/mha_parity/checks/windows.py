@@ -17,11 +17,11 @@ from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.checks.step_of_rows import departing_step
 from mha_parity.core.candidate import REMARK, CandidateError
-from mha_parity.core.compare import describe_difference
+from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.attribution import refuses
 from mha_parity.targets.conventions.cached_calls import CachedCalls, rows
-from mha_parity.targets.conventions.window_calls import WindowedSequence, alike, in_window
+from mha_parity.targets.conventions.window_calls import WindowedSequence, in_window
 from mha_parity.targets.conventions.window_use import BLOCKS
 from mha_parity.targets.conventions.window_words import contradicted
 
@@ -129,7 +129,7 @@ def _findings(
         return
     first, end = sequence.keys_of(use, row, size)
     expected, found = sequence.row(row, first, end), output[:, row]
-    if sequence.has_mask and alike(sequence.row(row, 0, sequence.length), found):
+    if sequence.has_mask and equal_up_to_float32(sequence.row(row, 0, sequence.length), found):
         yield REMARK + OUTSIDE.format(use.name)
         return
     keys = _keys(first, end)
@@ -157,7 +157,7 @@ def _after_others(
     for other in (None, sequence.length if use.whole else longer):
         with suppress(CandidateError):
             found = sequence.answer_after(use, other, size)
-            if not alike(output, found):
+            if not equal_up_to_float32(output, found):
                 before = "one without" if other is None else f"one with {other}"
                 difference = describe_difference(output, found)
                 yield (
@@ -187,9 +187,9 @@ def _cached_findings(
     for row, found in answers.items():
         first, _ = sequence.keys_of(use, row, size)
         expected = sequence.row(row, first, row + 1)
-        if not alike(sequence.row(row, 0, row + 1), plain[row]):
+        if not equal_up_to_float32(sequence.row(row, 0, row + 1), plain[row]):
             return
-        if not alike(expected, found):
+        if not equal_up_to_float32(expected, found):
             yield (
                 f"{NAME}: {said} {describe_difference(expected, found)} in row {row}, asked with "
                 f"the cache of those before it, which should see {_keys(first, row + 1)}"
@@ -245,9 +245,11 @@ def _seen_keys(
     ends = range(row + 1, end if sequence.problem.is_causal else sequence.length + 1)
     seen = [(other, end) for other in range(row + 1)] + [(first, other) for other in ends]
     for each in sorted(seen, key=lambda keys: abs(keys[0] - first) + abs(keys[1] - end)):
-        if alike(sequence.row(row, *each), found):
+        if equal_up_to_float32(sequence.row(row, *each), found):
             return f", and sees {_keys(*each)}"
-    if sequence.has_mask and alike(sequence.without_mask().row(row, *expected), found):
+    if sequence.has_mask and equal_up_to_float32(
+        sequence.without_mask().row(row, *expected), found
+    ):
         return NO_MASK
     return ""
 

@@ -58,6 +58,12 @@ def equal_up_to_rounding(expected: Array, actual: Array) -> bool:
     return max_difference(expected, actual) <= reordering_tolerance(expected)
 
 
+def equal_up_to_float32(expected: Array, actual: Array) -> bool:
+    """Return whether two arrays are equal, up to roundings of float32 in which many compute."""
+    fewer = (each.astype(np.float32) for each in (expected, actual))
+    return equal_up_to_rounding(expected, actual) or equal_up_to_rounding(*fewer)
+
+
 def reordering_tolerance(array: Array) -> float:
     """Return how far another order of sums moves an element: 256 roundings of the largest.
 

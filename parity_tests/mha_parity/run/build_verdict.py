@@ -60,8 +60,8 @@ def build_verdict(
         *by_answers.recorded_answers_remark(),
         *torch_changes.path_change_notes(target, [result.case for result in case_results]),
         *not_served_remarks(candidate, options, offer, case_results),
-        *(each.detail for each in run_check_results if is_remark(each)),
         *summary.verdict_notes(case_results, parameters),
+        *(each.detail for each in run_check_results if is_remark(each)),
     )
     over_run = [each for each in run_check_results if not is_remark(each)]
     check_results = [each for result in case_results for each in result.check_results]

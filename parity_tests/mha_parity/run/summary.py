@@ -232,7 +232,7 @@ def measured_cases(case_results: Iterable[CaseResult]) -> int:
 def verdict_notes(
     case_results: Sequence[CaseResult], parameters: Iterable[Parameter] = ()
 ) -> tuple[str, ...]:
-    """Return what a reader should know of the verdict, the meaning found for each mask included."""
+    """Return what a reader should know of the verdict: first how the target was understood."""
     check_results = [
         check_result for case_result in case_results for check_result in case_result.check_results
     ]
@@ -242,8 +242,8 @@ def verdict_notes(
     )
     meanings = (f"`{each.name}`: {each.meaning}" for each in parameters if each.meaning)
     said = (
-        *unjudged, _less_accurate(check_results), *_masked_rows(check_results),
-        *_padded_queries(check_results), *meanings, *remarks,
+        *unjudged, *remarks, *meanings, _less_accurate(check_results),
+        *_masked_rows(check_results), *_padded_queries(check_results),
     )  # fmt: skip
     return tuple(dict.fromkeys(note for note in said if note))
 

@@ -247,6 +247,19 @@ def test_the_failure_shown_is_the_real_one(
     assert [] == missing(shown, printed.getvalue())
 
 
+def test_the_notes_shown_are_the_real_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report begins its notes with how a layer was called, as the README prints it."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "96")
+    (shown,) = re.findall(r"```\n( note .*?)```", README, flags=re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = main(["check", "parity_tests/subjects/two_shapes.py:BothShapes", "--cases", "60"])
+
+    assert 0 == status
+    assert [] == missing(shown, printed.getvalue())
+
+
 NO_MAXIMUM = """
 import numpy as np
 

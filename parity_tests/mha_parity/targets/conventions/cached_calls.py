@@ -24,7 +24,7 @@ from mha_parity.targets.conventions.calls import (
     target_errors,
     with_arguments,
 )
-from mha_parity.targets.conventions.canonical_layout import without_names
+from mha_parity.targets.conventions.canonical_layout import one_by_one
 from mha_parity.targets.conventions.resets import forgetting_methods
 from mha_parity.targets.conventions.step_methods import (
     first_cache,
@@ -113,7 +113,7 @@ class CachedCalls:
         result = call.make()
         self.bound.record(call)
         self.bound.record_cache(self.use.parameters if cache else ())
-        several = _several(result)
+        several = one_by_one(result)
         place = _output_place(self.bound, problem, several)
         output = self.bound.answer(problem, result if place is None else several[place]).output
         return CachedAnswer(output, tuple(several[(place or 0) + 1 :]))
@@ -154,11 +154,6 @@ def causal_by_default(bound: Convention) -> tuple[str, ...]:
         for each in bound.call_parameters
         if role(each.name, "call", each.default) is Role.CAUSAL and each.default is True
     )
-
-
-def _several(result: Any) -> list[Any]:
-    given = without_names(result)
-    return list(given) if isinstance(given, tuple | list) else [given]
 
 
 def _output_place(bound: Convention, problem: Problem, several: list[Any]) -> int | None:

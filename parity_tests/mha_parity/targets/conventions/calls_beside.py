@@ -14,6 +14,7 @@ from mha_parity.targets.conventions.backward_beside import (
     pulled_beside,
 )
 from mha_parity.targets.conventions.calls import with_same_numbers
+from mha_parity.targets.conventions.canonical_layout import one_by_one
 from mha_parity.targets.conventions.required_caches import CallsWithCaches
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class CallsBeside(CallsWithCaches):
         leaves = {name: role for name, role in self.how.roles.inputs if name in passed} | keys
 
         def split(result: Any) -> tuple[Any, list[Any]]:
-            several = self.several(result)
+            several = one_by_one(result)
             place = self.output_of(problem, several)[0] if self.place is None else self.place
             return several[place], [each for at, each in enumerate(several) if at != place]
 

@@ -44,6 +44,12 @@ def without_names(result: Any) -> Any:
     return result
 
 
+def one_by_one(result: Any) -> list[Any]:
+    """Return what came back, also out of a dictionary or a dataclass, one by one."""
+    given = without_names(result)
+    return list(given) if isinstance(given, tuple | list) else [given]
+
+
 def lay_rows(problem: Problem) -> Callable[[Array], Array]:
     """Return how rows of the canonical (N, L, E) are handed over in the case's layout."""
     layout = problem.case.layout

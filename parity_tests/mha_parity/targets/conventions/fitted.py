@@ -173,7 +173,7 @@ class Fitted(SearchedCalls):
         """Return where the output stands, by a problem in which no two sizes are equal."""
         problem = trial_problem(self.how, "self", self.small_dtype)
         with suppress(CandidateError):  # then shapes have to tell
-            several = self.several(self.prepare(problem).make())
+            several = self.returned(problem)
             return self.output_of(problem, several)[0] if len(several) > 1 else None
         return None
 

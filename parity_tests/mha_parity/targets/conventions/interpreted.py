@@ -21,9 +21,9 @@ from mha_parity.targets.conventions.canonical_layout import (
     first_rows,
     lay_rows,
     merge_output,
+    one_by_one,
     split_output,
     swap_axes,
-    without_names,
 )
 from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
 from mha_parity.targets.conventions.interpreted_layers import LAYOUT_SWITCH, InterpretedLayers
@@ -201,7 +201,7 @@ class InterpretedCalls(InterpretedLayers):
 
     def _output_tensor(self, problem: Problem, result: Any) -> Any:
         """Return the output among what came back, as the target's library has it."""
-        several = self.several(result)
+        several = one_by_one(result)
         if len(several) == 1:
             place = 0
         elif self.place is not None and self.place < len(several):
@@ -273,7 +273,7 @@ class InterpretedCalls(InterpretedLayers):
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return the array that has the output's shape, in canonical layout, and the weights."""
-        several = self.several(result)
+        several = one_by_one(result)
         if self.place is not None and self.place < len(several):
             place = self.place
             output = self._canonical(problem, to_numpy(several[place], "the output"))
@@ -294,7 +294,7 @@ class InterpretedCalls(InterpretedLayers):
         """Return what a layer whose last weights are 0 gives beyond its input: 0, to the bit."""
         scale, self.above_residual = self.above_residual, 0.0
         try:
-            several = self.several(self.prepare(problem).make())
+            several = self.returned(problem)
         finally:
             self.above_residual = scale
         alone = self.output_of(problem, several)[1]
@@ -306,10 +306,9 @@ class InterpretedCalls(InterpretedLayers):
         # 0 times what is not finite is NaN: of such numbers the first call alone tells.
         return np.where(np.isfinite(amiss), amiss, 0)
 
-    def several(self, result: Any) -> list[Any]:
-        """Return what came back, also out of a dictionary or a dataclass, one by one."""
-        given = without_names(result)
-        return list(given) if isinstance(given, tuple | list) else [given]
+    def returned(self, problem: Problem) -> list[Any]:
+        """Return what a call of a problem returns, one by one."""
+        return one_by_one(self.prepare(problem).make())
 
     def output_of(self, problem: Problem, several: list[Any]) -> tuple[int, Array]:
         """Return the first array of the output's shape, or else the first of all."""

@@ -18,6 +18,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import Arguments
+from mha_parity.targets.conventions.canonical_layout import one_by_one
 from mha_parity.targets.fit.build import is_module, replace_part
 from mha_parity.targets.fit.bypass import is_bypassed
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
@@ -47,7 +48,7 @@ def inner_norms(convention: InterpretedCalls, problem: Problem) -> tuple[str, ..
     except CandidateError:
         return ()  # the run says what it raised
     given = np.concatenate([getattr(problem, name).ravel() for name in INPUTS])
-    several = convention.several(result) if convention.how.residual else ()
+    several = one_by_one(result) if convention.how.residual else ()
     outputs = [a for a in map(_array, several) if a is not None]
     return tuple(
         path

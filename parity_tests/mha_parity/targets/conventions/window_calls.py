@@ -17,7 +17,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.core.compare import equal_up_to_float32
 from mha_parity.core.features import SQUARE, UNLIKE_LENGTHS
 from mha_parity.core.parameters import NO_ANSWER, Parameter, Role
 from mha_parity.targets.attribution import attributed
@@ -95,7 +95,9 @@ class WindowedSequence:
         for row in asked:
             if self.is_empty(row, *self.keys_of(use, row, size)):
                 continue
-            if not alike(self.row(row, *self.keys_of(use, row, size)), output[:, row]):
+            if not equal_up_to_float32(
+                self.row(row, *self.keys_of(use, row, size)), output[:, row]
+            ):
                 return row
         return None
 
@@ -118,12 +120,6 @@ class WindowedSequence:
 def _hides(mask: Array) -> Array:
     """Return what a mask hides: True, or -inf."""
     return mask if mask.dtype == bool else np.isneginf(mask)
-
-
-def alike(expected: Array, found: Array) -> bool:
-    """Return whether two rows are equal, up to roundings of float32 in which many compute."""
-    fewer = (each.astype(np.float32) for each in (expected, found))
-    return equal_up_to_rounding(expected, found) or equal_up_to_rounding(*fewer)
 
 
 @contextmanager
@@ -241,7 +237,7 @@ def _why_not(sequence: WindowedSequence, answers: Mapping[Size, Array], raised: 
 def _idle(sequence: WindowedSequence, answers: Mapping[Size, Array]) -> bool:
     """Return whether windows change nothing: with the causal rule keys on the right do not."""
     whole = sequence.part(0, LENGTH)
-    return all(alike(whole, each) for each in answers.values())
+    return all(equal_up_to_float32(whole, each) for each in answers.values())
 
 
 def small_sequences(bound: Convention) -> Iterator[WindowedSequence]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mha_parity.cases.generate import make_problem
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments, target_errors
+from mha_parity.targets.conventions.canonical_layout import one_by_one
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import layer_arrays
 from mha_parity.targets.fit.argument_meanings import LayerSizes
@@ -147,7 +148,7 @@ class Skeleton:
         """Return the subscript or attribute of the output, "" where nothing else is returned."""
         problem = make_problem(self._fitted.trial_case())
         result = self._fitted.prepare(problem).make()
-        several = self._fitted.several(result)
+        several = one_by_one(result)
         place, _ = self._fitted.output_of(problem, several)
         if isinstance(result, dict):
             return f"[{json.dumps(list(result)[place])}]"
