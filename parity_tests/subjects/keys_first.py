@@ -12,15 +12,20 @@ def _attend(q, k, v, hidden):
 
 
 def by_context(q, k, v, blocked=None):
-    """Return (N, H, L, D). blocked: True where a key must not be seen, for keys and queries."""
+    """Return (N, H, L, D). blocked: (keys, queries), True where a key must not be seen."""
     return _attend(q, k, v, blocked)
 
 
 def by_context_inverted(q, k, v, blocked=None):
-    """Return (N, H, L, D). blocked: True where a key must not be seen, for keys and queries."""
+    """Return (N, H, L, D). blocked: context first, True where a key must not be seen."""
     return _attend(q, k, v, None if blocked is None else ~blocked)
 
 
 def against_its_word(q, k, v, mask=None):
     """Return (N, H, L, D). mask: (L, S), True where a key must not be seen."""
     return _attend(q, k, v, mask)
+
+
+def undocumented(q, k, v, blocked=None):
+    """Return (N, H, L, D). blocked: True where a key must not be seen."""
+    return _attend(q, k, v, blocked)

@@ -18,7 +18,11 @@ from mha_parity.targets.masks.documented import (
 from mha_parity.targets.masks.documented_alignment import documents_last_keys
 from mha_parity.targets.masks.mask_format import SHAPES, axes_text
 from mha_parity.targets.masks.query_rows import QUERIES
-from mha_parity.targets.masks.shapes_in_text import demanded_shapes, documented_shapes
+from mha_parity.targets.masks.shapes_in_text import (
+    demanded_shapes,
+    documented_shapes,
+    documents_keys_first,
+)
 
 if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
@@ -54,6 +58,7 @@ class MaskRequirement:
     hides by what it says of a mask of booleans or of integers, where trials show no meaning of one.
     ``documents_added``: whether it documents floats that are added.
     ``last``: whether its documentation aligns the causal rule at the last query and key.
+    ``keys_first``: whether the documentation says that keys come before queries.
     """
 
     hides: bool | None = None
@@ -66,6 +71,7 @@ class MaskRequirement:
     otherwise: bool | None = None
     documents_added: bool = False
     last: bool | None = None
+    keys_first: bool = False
 
     @property
     def promised(self) -> tuple[Axes, ...]:
@@ -104,6 +110,7 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
     return replace(
         found, documented=shapes, demanded=demanded, otherwise=otherwise,
         documents_added=documented_added(subject, name),
+        keys_first=documents_keys_first(subject, name),
     )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def search(
     for experiment in experiments:
         tried = _Search(experiment, parameter, asked)
         found = tried.found()
-        if not found.taken and tried.raised and not asked.promised:
+        if not found.taken and tried.raised and asked.keys_first:
             found = _keys_first(experiment, found, asked)
         if asked.hides is None and all(each.fit < EXACT for each in found.taken):
             found = with_rows_of_queries(experiment, found)

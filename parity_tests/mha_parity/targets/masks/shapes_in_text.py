@@ -52,11 +52,24 @@ _OF_CALLERS = re.compile(
     re.IGNORECASE,
 )
 _ANY_BEFORE = re.compile(r"(?<=broadcastable to )([(\[])\.\.\.,\s*", re.IGNORECASE)
+# That keys come before queries, in words or in the order of a tuple.
+_KEYS_FIRST = re.compile(
+    r"\b(keys?|context|memory|source|kv)\b[\w ]{0,12}\bfirst\b"
+    r"|\b(S|(n_|num_)?keys?|(k|kv|key|src|source|context)_?(len\w*|rows)), ?"
+    r"(L|(n_|num_)?quer(y|ies)|(q|query|tgt|target)_?(len\w*|rows))\b[^,\w]",
+)
 # What is said of the shapes that a mask has most often.
 _TYPICAL = re.compile(
     r"\b(?:typical|usual|common|possible|accepted|allowed) shapes (?:are|may be)\b([^.;]*)",
     re.IGNORECASE,
 )
+
+
+def documents_keys_first(subject: Any, name: str) -> bool:
+    """Return whether the documentation of a mask says that its keys come before its queries."""
+    paragraphs = re.split(r"\n\s*\n", documentation(subject))
+    named = (each for each in paragraphs if re.search(rf"\b{re.escape(name)}\b", each))
+    return any(_KEYS_FIRST.search(" ".join(each.split())) for each in named)
 
 
 def documented_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
