@@ -36,7 +36,10 @@ CALLS = {
     "nonfinite": ("nan_to_num", "nan_to_num_"),
 }
 KINDS = {name: kind for kind, names in CALLS.items() for name in names}
-BINARY = {ast.Div: "quotient", ast.Mult: "multiple", ast.MatMult: "product", ast.Add: "sum of two"}
+BINARY = {
+    ast.Div: "quotient", ast.Mult: "multiple", ast.MatMult: "product", ast.Add: "sum of two",
+    ast.BitAnd: "joint", ast.BitOr: "joint",
+}  # fmt: skip
 NORMS = ("sum", "mean", "var", "norm", "std")  # a root of these is no root of a width
 
 

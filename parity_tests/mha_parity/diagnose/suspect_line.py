@@ -166,8 +166,8 @@ def _denominator(found: SourceOperations) -> Sequence[Operation]:
 
 
 def _inverted(found: SourceOperations) -> Sequence[Operation]:
-    """Return what fills hidden scores, and what inverts a mask."""
-    return [*_of("fill", found.call), *_about_masks("inverse", found)]
+    """Return what fills hidden scores, and what inverts a mask or joins it to another one."""
+    return [*_of("fill", found.call), *_about_masks("inverse, joint", found)]
 
 
 def _filled(found: SourceOperations) -> Sequence[Operation]:

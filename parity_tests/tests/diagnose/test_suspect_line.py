@@ -113,6 +113,16 @@ def test_two_possible_lines_are_none(operation: str) -> None:
     assert () == lines(SOFTMAX + SOURCES[operation][1], operation)
 
 
+def test_a_mask_that_is_joined_to_another_is_a_second_place() -> None:
+    """Kills a fill that is right of both, where the mask was joined to the causal rule wrongly."""
+    text = (
+        "def f(Q, K, V, mask):\n    z = Q @ K.T\n    seen = np.tri(9) > 0.5\n"
+        "    seen = seen & mask\n    z = z.masked_fill(~seen, -inf)\n"
+        "    return z.softmax(-1) @ V\n"
+    )
+    assert () == lines(SOFTMAX + text, "inverted mask")
+
+
 @pytest.mark.parametrize("is_scaled", [True, False])
 def test_a_fused_kernel_is_a_place_of_the_scale(is_scaled: bool) -> None:
     """Where q is scaled before a kernel that scales too, either line may be the one too many."""
