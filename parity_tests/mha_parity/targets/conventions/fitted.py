@@ -311,7 +311,7 @@ class Fitted(SearchedCalls):
 
     def _look(self) -> None:
         """Find whether the future is hidden, and say how the target is called."""
-        remarks = [f"called with {self.how}."]
+        remarks = [f"called with {self.how}.", *self.scale_remarks]
         self.hides_future = self.fit.causal if self.fit.exact else self._hides_the_future()
         if self.hides_future:
             inputs: tuple[str, ...] = ("self",)

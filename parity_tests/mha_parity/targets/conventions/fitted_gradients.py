@@ -19,6 +19,7 @@ from mha_parity.targets.conventions.vjp import (
     differentiated,
     masks_first,
 )
+from mha_parity.targets.fit.documented_scale import UNSCALED_GRADIENTS, documents_unscaled
 from mha_parity.targets.fit.names import ROWS
 from mha_parity.targets.fit.weights import sizes_of, slot_array
 
@@ -57,13 +58,14 @@ def no_gradients(
         return NOT_CALLED.format("vjp") if hasattr(subject, "vjp") else NONE_OFFERED
     if converted:
         return CONVERTED
-    if how.residual:
-        return RESIDUAL
-    if how.full_width:
-        return WIDER
-    if how.arrangement == "first_row":
-        return FIRST_ROWS
-    return PARTIAL if how.parts and not how.parts >= set(ROWS) else ""
+    others = {
+        RESIDUAL: how.residual,
+        UNSCALED_GRADIENTS: documents_unscaled(subject),
+        WIDER: how.full_width,
+        FIRST_ROWS: how.arrangement == "first_row",
+        PARTIAL: bool(how.parts) and not how.parts >= set(ROWS),
+    }
+    return next((reason for reason, found in others.items() if found), "")
 
 
 def with_fitted_gradients(

@@ -122,7 +122,8 @@ def left_out_in_self(convention: InterpretedCalls, case: Case) -> frozenset[str]
         convention.left_out = names
         alone = convention(problem).output
         alike = equal_up_to_rounding(whole, alone)
-        if not alike and not _attends(convention, problem, alone):
+        # Further weights, which no other call reads, may be a bias of positions for such calls.
+        if not alike and (convention.how.unread or not _attends(convention, problem, alone)):
             names = frozenset()
     except CandidateError:
         return frozenset()
