@@ -24,9 +24,9 @@ def opposite_option(convention: Convention, found: MaskSearchResult) -> str:
         promised, source = documented.hides, "documentation"
     hides = found.taken[0].hides if promised is None else promised
     other = "keeps" if hides else "hides"
-    if not (promised is not None or any(each.fit for each in found.taken)):
-        documented_alone = requirement(convention, parameter).otherwise is not None
-        promised, source = (hides, "documentation") if documented_alone else (None, "")
+    shown = promised is not None or any(each.fit for each in found.taken)
+    if not shown and requirement(convention, parameter).otherwise is not None:
+        promised, source = hides, "documentation"
     if promised is None:
         said = f"; {_shown(found)} --masks {parameter.name}={other} demands the opposite"
         return said if found.taken[0].kind in VALUES else ""
