@@ -45,3 +45,20 @@ class WeightsElsewhere(torch.nn.Module):
 def raises_always(Q, K, V, n_heads):
     """Raise whatever it gets."""
     raise RuntimeError("boom")
+
+
+class CallsWhatIsGone(torch.nn.Module):
+    """Attention of rows (L, E), by a function that torch no longer has."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.c_attn = torch.nn.Linear(embed_dim, 3 * embed_dim)
+        self.c_proj = torch.nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x):
+        """Return (L, E)."""
+        length, _ = x.shape
+        q, k, v = self.c_attn(x).view(length, 3, self.num_heads, -1).unbind(1)
+        out = torch.nn.functional.attention_of_old(q, k, v)
+        return self.c_proj(out.reshape(length, -1))

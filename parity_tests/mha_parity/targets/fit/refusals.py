@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 FEW = 8  # interpretations that are tried at other lengths
 NO_FORWARD = "_forward_unimplemented"  # what torch.nn.Module has until a class defines one
+# A library, or a part of one that its installed release does not have.
+_LACKING = re.compile(r" is not installed|module '[\w.]+' has no attribute")
 
 
 def refuse_output_unapplied(convention: InterpretedCalls, ask: Ask, dtype: str) -> None:
@@ -355,8 +357,10 @@ def refusal_nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> s
         # A key that no call has is no mistake of a function that is given its weights by name.
         remedy = "" if raised.startswith("raised KeyError") else "mend that, or "
         return f"got {name}, but every call that was tried {raised}; {remedy}{ADAPTER}."
-    lacking = " is not installed"  # of what raised, the reason that an installation mends
-    nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
+    # Of what raised, the reason that an installation mends says most.
+    nearest = sorted(
+        trials, key=lambda each: (-each.correlation, _LACKING.search(each.missed) is None)
+    )[:2]
     calls: dict[str, list[str]] = {}
     for each in nearest:
         how = f"{each.interpretation}{_with_others(each.interpretation)}".rstrip(",")
