@@ -29,7 +29,7 @@ class WithoutScale(nn.Module):
 
 
 class ScaledAllTheSame(WithoutScale):
-    """Scores are not scaled, as in T5; wrong: they are."""
+    """Scores are not divided by sqrt(d), as in T5; wrong: they are."""
 
     scaled = True
 

@@ -203,11 +203,11 @@ def test_notes_say_what_a_verdict_leaves_open() -> None:
     assert (
         f"2 cases: {NOT_ASKED}: b",
         f"1 case: {NOT_CALLED}: c",
-        "less accurate than torch by a factor of up to 3.2 in 2 checks, within the rounding bound",
-        f"{rows} zero in 1 case, where torch's module has NaN.",
-        "`mask`: True hides",
         "r",
         "s",
+        "`mask`: True hides",
+        "less accurate than torch by a factor of up to 3.2 in 2 checks, within the rounding bound",
+        f"{rows} zero in 1 case, where torch's module has NaN.",
     ) == summary.verdict_notes(results, [MASK, replace(MASK, meaning="")])
     assert () == summary.verdict_notes([RIGHT])
     (said,) = summary.verdict_notes([result(check(LESS, times_torch=1.04))])

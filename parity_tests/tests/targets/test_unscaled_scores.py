@@ -28,10 +28,12 @@ def test_a_scale_against_the_documentation_fails(name: str) -> None:
     ("text", "expected"),
     [
         ("T5 attention: no biases and **no 1/sqrt(d)**.", True),
-        ("The dot products of q and k are not scaled.", True),
+        ("Dot products of q and k, not scaled by 1/sqrt(d_k).", True),
+        ("The dot products of q and k are unscaled.", False),
         ("The mask is not scaled by sqrt(d).", False),
         ("No scaling of the logits if `scale` is False.", False),
         ("Scores are divided by sqrt(d_k), not by d_k.", False),
+        ("Scores are scaled by 1/sqrt(d_k), and not by 1/d_k.", False),
         ("No scale of time is learned.", False),
     ],
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.targets.callables import layer_inside
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
+from mha_parity.targets.fit.documented_scale import UNSCALED, documents_unscaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,16 @@ class InstanceCalls(Convention):
     @abstractmethod
     def takes_dropout(self) -> bool:
         """Whether the constructor takes a probability of dropout."""
+
+    @property
+    def unscaled(self) -> bool:
+        """Whether its class documents that scores are not scaled: its queries' weights are then."""
+        return documents_unscaled(self.subject)
+
+    @property
+    def scale_remarks(self) -> tuple[str, ...]:
+        """The remark on scores that are documented to be unscaled."""
+        return (UNSCALED,) if self.unscaled else ()
 
     def call_of(self, layer: Any, problem: Problem) -> Call:
         """Return the call of a layer on a problem, whatever weights it has."""

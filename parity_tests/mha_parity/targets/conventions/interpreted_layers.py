@@ -23,7 +23,6 @@ from mha_parity.targets.fit import full_width, unlike_widths, weights, wider_inp
 from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import Construction
-from mha_parity.targets.fit.documented_scale import UNSCALED, documents_unscaled
 from mha_parity.targets.parameters import read_of_config
 from mha_parity.targets.problem_arrays import KEY_PARTS
 
@@ -90,7 +89,7 @@ class InterpretedLayers(InstanceCalls):
         Not asked of unscaled scores, whose weights are scaled by the width of torch's heads.
         """
         made = self.how.construction
-        if made is None or self._has_one_width or documents_unscaled(self.subject):
+        if made is None or self._has_one_width or self.unscaled:
             return {}
         shapes_with, slots = self._shapes_by_widths, self.how.slots
         return unlike_widths.head_widths(self._named[0], made.meanings, slots, shapes_with)
@@ -132,11 +131,6 @@ class InterpretedLayers(InstanceCalls):
     def says_zero_attn(self) -> bool:
         """Whether a constructor has torch's switch of a further key and value of zeros."""
         return self.instance is None and ZERO_SWITCH in {p.name for p in self._named[0]}
-
-    @property
-    def scale_remarks(self) -> tuple[str, ...]:
-        """What is to be said of scores that are documented to be unscaled."""
-        return (UNSCALED,) if documents_unscaled(self.subject) else ()
 
     def new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
         """Return a layer of these sizes."""
@@ -324,7 +318,7 @@ class InterpretedLayers(InstanceCalls):
         if self.is_wider(problem):
             arrays_of = wider_input.wider_arrays
         found = arrays_of(problem, bias=bias)
-        if documents_unscaled(self.subject) and "q" in found:
+        if self.unscaled and "q" in found:
             found["q"] = found["q"] * found["q"].dtype.type(problem.head_dim**-0.5)
         if self.how.residual:
             part = "out" if "out" in self.how.parts else "v"

@@ -19,12 +19,13 @@ UNSCALED = (
 UNSCALED_GRADIENTS = (
     "the weights of its queries have gradients of their own, as its scores are not scaled"
 )
+# The scale itself has to be named: "unscaled" may be of anything.
+_ROOT = r"(1 ?/ ?)?(sqrt|√)|(d|d_k|head_dim)( ?\*\* ?|\^)\(?-?(0?\.5|1 ?/ ?2)"
 _SAYS = re.compile(
-    r"\b(no|not|without|never)\W+(the |a |any |by )?(scal(e[ds]?|ing)|divi(ded|sion)|"
-    r"1 ?/ ?sqrt|sqrt\(d|1 ?/ ?√|d(_k)?\^?-0?\.5)|\bunscaled\b",
+    rf"\b(no|without)\W+(the |a |any |scaling by |scale of |division by )?({_ROOT})"
+    rf"|\b(not|never)\W+(scaled|divided|multiplied) by (the )?({_ROOT})",
     re.IGNORECASE,
 )
-_OF_SCORES = re.compile(r"score|logit|sqrt|√|dot.product|q ?@ ?k|\bqk\b|\bd_k\b", re.IGNORECASE)
 _UNSURE = re.compile(r"\b(if|when|unless|optional\w*|option|whether|masks?)\b", re.IGNORECASE)
 
 
@@ -36,6 +37,4 @@ def documents_unscaled(subject: Any) -> bool:
 
 def _says(sentence: str) -> bool:
     found = _SAYS.search(sentence)
-    if found is None or _OF_SCORES.search(sentence) is None:
-        return False
-    return _UNSURE.search(sentence[: found.end() + 20]) is None
+    return found is not None and _UNSURE.search(sentence[: found.end() + 20]) is None
