@@ -116,16 +116,17 @@ def _shapes_by_words(said: str) -> dict[Axes, str]:
 def demanded_shapes(subject: Any, entry: Any, name: str, *, of_itself: bool) -> tuple[Axes, ...]:
     """Return the shapes that the documentation demands of a mask.
 
-    Of several those of unlike numbers of axes in which queries and keys have words of their own,
-    unless the target is self-attention (``of_itself``), which has one length: shapes of several
-    layouts, of the scores, or that are made within the call, are not demanded. What is
-    broadcastable to (..., L, S) may be (L, S).
+    Of several those of unlike numbers of axes in which queries and keys have words of their own:
+    shapes of several layouts, of the scores, or that are made within the call, are not demanded.
+    What is broadcastable to (..., L, S) may be (L, S). Of self-attention (``of_itself``), which has
+    one length, all that begin with samples are.
     """
     said = _ANY_BEFORE.sub(r"\1", said_by_both(subject, entry, name))
     shapes = _shapes_by_words(said)
     if _WITHIN.search(_OF_CALLERS.sub(" ", said)) or len({*map(len, shapes)}) < len(shapes):
         return ()
-    if len(shapes) == 1 or of_itself:
+    of_samples = of_itself and "broadcast" not in said.lower()
+    if len(shapes) == 1 or (of_samples and all(axes[0] == "N" for axes in shapes)):
         return tuple(shapes)
     return tuple(axes for axes, words in shapes.items() if _is_of_two_lengths(axes, words))
 
