@@ -317,3 +317,24 @@ def test_weights_that_nothing_explains_are_said_as_they_are(
     """Kills an exp that is called approximated by a rounding, and sums "nan … nan"."""
     (found, *_) = cause_findings(run_experiments(caller(kind, PLAIN)))
     assert text in found.text
+
+
+class Later(Attention):
+    """Each row sees the keys behind it, and the last one none."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide the keys up to the row's own."""
+        i, j = np.indices(scores.shape[-2:])
+        return np.where(j > i, super().mask_scores(scores), -np.inf)
+
+    def softmax(self, scores: Array) -> Array:
+        """Have zeros where a row sees nothing."""
+        with np.errstate(invalid="ignore"):
+            return np.nan_to_num(super().softmax(scores))
+
+
+def test_rows_of_no_key_are_within_the_rule_of_the_others(caller: Callable[..., Caller]) -> None:
+    """Kills "by no rule that was tried", where the last row sees none: its keys begin beyond S."""
+    offered = make_offer(form="qkv", projection="none", inputs=("self",), size=("small", "equal"))
+    found = cause_findings(run_experiments(caller(Later, offered)))
+    assert any("row i sees keys i+1 … S-1 (within 0 … S-1)" in each.text for each in found), found

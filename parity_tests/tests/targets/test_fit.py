@@ -111,8 +111,8 @@ REFUSED = {
     "given_weights.py:unknown_among_biases": "`W_second`, `W_third`, `n_heads` do not say which is",
     "styles.py:OneQueryASample": "computes attention; nearest tried: W_q, W_k, W_v, W_o as Line",
     "miscalled.py:raises_always": "but every call that was tried raised RuntimeError: boom [",
-    "miscalled.py:CallsWhatIsGone": "(L, E): raised AttributeError: module 'torch.nn.functional' "
-    "has no attribute 'attention_of_old'",
+    "miscalled.py:CallsWhatIsGone": "nearest tried: c_attn, c_proj as Linears, (L, E): raised "
+    "AttributeError: module 'torch.nn.functional' has no attribute 'attention_of_old'",
     "weight_dictionaries.py:of_a_stack": "tried raised KeyError: 'layers' [",
     "around_torchs.py:TwelveHeads": "but it has 12 heads, and no parameter that sets",
     "around_torchs.py:AroundCrossed": "but `query`, `key`, `value`, `proj` have no counterpart in",
