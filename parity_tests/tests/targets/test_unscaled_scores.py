@@ -35,6 +35,9 @@ def test_a_scale_against_the_documentation_fails(name: str) -> None:
         ("Scores are divided by sqrt(d_k), not by d_k.", False),
         ("Scores are scaled by 1/sqrt(d_k), and not by 1/d_k.", False),
         ("No scale of time is learned.", False),
+        ("Scores are scaled by 1/sqrt(d_k) and not divided by sqrt(d).", False),
+        ("Scores are not divided by sqrt(d_model), as some are.", False),
+        ("Plain dot products without sqrt(head_dim) and d_k**-0.5.", True),
     ],
 )
 def test_a_sentence_without_conditions_says_it(text: str, expected: bool) -> None:

@@ -19,13 +19,17 @@ UNSCALED = (
 UNSCALED_GRADIENTS = (
     "the weights of its queries have gradients of their own, as its scores are not scaled"
 )
-# The scale itself has to be named: "unscaled" may be of anything.
-_ROOT = r"(1 ?/ ?)?(sqrt|√)|(d|d_k|head_dim)( ?\*\* ?|\^)\(?-?(0?\.5|1 ?/ ?2)"
+# The scale itself has to be named, by the width of a head: "unscaled" may be of anything, and what
+# is not divided by sqrt(d_model) is divided by another root.
+_WIDTH = r"(d|d_?(k|kv|h|head|q|qk)|head_?(dim|size|width)|dim_?head)"
+_ROOT = rf"(1 ?/ ?)?((sqrt|√) ?\(? ?{_WIDTH}\b|{_WIDTH} ?(\*\*|\^) ?\(?-?(0?\.5|1 ?/ ?2))"
 _SAYS = re.compile(
-    rf"\b(no|without)\W+(the |a |any |scaling by |scale of |division by )?({_ROOT})"
-    rf"|\b(not|never)\W+(scaled|divided|multiplied) by (the )?({_ROOT})",
+    rf"\b(no|without)\W+(the |a |any |scaling by |scale of |division by )?{_ROOT}"
+    rf"|\b(not|never)\W+(scaled|divided|multiplied) by (the )?{_ROOT}",
     re.IGNORECASE,
 )
+# What is scaled by something else all the same.
+_SCALED = re.compile(r"(?<!not )(?<!never )\b(scaled|divided|multiplied) by\b", re.IGNORECASE)
 _UNSURE = re.compile(r"\b(if|when|unless|optional\w*|option|whether|masks?)\b", re.IGNORECASE)
 
 
@@ -37,4 +41,6 @@ def documents_unscaled(subject: Any) -> bool:
 
 def _says(sentence: str) -> bool:
     found = _SAYS.search(sentence)
-    return found is not None and _UNSURE.search(sentence[: found.end() + 20]) is None
+    if found is None or _SCALED.search(sentence):
+        return False
+    return _UNSURE.search(sentence[: found.end() + 20]) is None
