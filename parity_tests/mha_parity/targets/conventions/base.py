@@ -297,9 +297,9 @@ class Convention(ABC):
         idle |= {f"call.{name}" for name in self.filled_up} - tried
         self._record({key: differs for key, differs in found.items() if key not in idle})
 
-    def record_cache(self, names: Sequence[str]) -> None:
+    def record_cache(self, keys: Sequence[str]) -> None:
         """Keep that these parameters got what an earlier call returned."""
-        self._record({f"call.{name}": True for name in names})
+        self._record(dict.fromkeys(keys, True))
 
     @property
     def filled_up(self) -> tuple[str, ...]:

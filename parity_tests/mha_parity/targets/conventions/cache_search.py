@@ -22,6 +22,7 @@ from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import ONE_ROW, UNMASKED
 from mha_parity.core.parameters import Role
 from mha_parity.targets.attribution import attributed
+from mha_parity.targets.conventions.attached_caches import cache_attributes, say_attached, ways
 from mha_parity.targets.conventions.cache_objects import beginnings, is_guess
 from mha_parity.targets.conventions.cache_places import placed, taken_from
 from mha_parity.targets.conventions.cache_use import CacheUse
@@ -59,7 +60,9 @@ def use_cache_of(bound: Convention) -> None:
     Or that a call raised which was passed what another one had returned as its cache.
     """
     raised: list[str] = []
-    bound.cache = find_cache(bound, raised)
+    named = cache_attributes(bound)
+    bound.cache = find_cache(bound, raised, named)
+    say_attached(bound, named)
     if bound.cache is None:
         bound.cache = _find_method(bound)
     others = steps_of_more(bound.subject)
@@ -73,13 +76,15 @@ def use_cache_of(bound: Convention) -> None:
         bound.remarks = (*bound.remarks, f"its cache was not judged: {raised[0]}.")
 
 
-def find_cache(bound: Convention, raised: list[str]) -> CacheUse | None:
+def find_cache(
+    bound: Convention, raised: list[str], attributes: tuple[str, ...] = ()
+) -> CacheUse | None:
     """Return how the target is called with a cache; None where it has none, or small calls fail.
 
-    A way whose answer to one row more is that of the whole is taken before any other. ``raised``
-    gets what calls with a returned cache raised.
+    ``attributes`` of the layer may be set to one. A way whose answer to one row more is that of the
+    whole is taken before any other. ``raised`` gets what calls with a returned cache raised.
     """
-    uses = list(_uses(bound))
+    uses = [*_uses(bound), *_attached(bound, attributes)]
     if uses and any(p.role is Role.POSITIONS for p in bound.parameters):
         uses += [replace(use, whole_tables=True) for use in uses]
     case = _small_case(bound) if uses else None
@@ -180,6 +185,14 @@ def _uses(bound: Convention) -> Iterator[CacheUse]:
         yield CacheUse(takes, on, first_row, begun)
     if takes and (on or first_row):
         yield CacheUse((), on, first_row)
+
+
+def _attached(bound: Convention, attributes: tuple[str, ...]) -> Iterator[CacheUse]:
+    """Yield the ways to set the one attribute that is called a cache."""
+    if len(attributes) == 1:
+        first_row = tuple(p.name for p in bound.call_parameters if counts_rows_before(p))
+        for made_by in ways(bound, *attributes):
+            yield CacheUse((), (), first_row, made_by, attached=attributes[0])
 
 
 def _says_use(parameter: Parameter) -> bool:

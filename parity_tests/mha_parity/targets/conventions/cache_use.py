@@ -7,6 +7,7 @@ from dataclasses import dataclass
 MEANING = "takes what a call on the rows before returned"
 FILLED = "takes a container that calls fill with keys and values"
 KEPT = "True keeps the keys and values of a call for the next ones"
+ATTACHED = "is set to a cache before each call, which calls fill with keys and values"
 BEFORE = "takes the number of rows before those of the call, whose keys the object keeps"
 
 
@@ -21,7 +22,8 @@ class CacheUse:
     ``whole_tables``: a table of positions has rows for those before the call's, too.
     ``method`` is the one of the object that takes a row more, without an axis of rows where
     ``flat``; "" for calls. ``passed`` is the cache that it takes besides and returns behind the
-    output: "" for none, `None`, or the method of the object that makes an empty one.
+    output: "" for none, `None`, or the method of the object that makes an empty one. ``attached``
+    is the attribute of the object that is set to it in the place of a parameter.
     """
 
     parameters: tuple[str, ...]
@@ -33,6 +35,7 @@ class CacheUse:
     flat: bool = False
     whole_tables: bool = False
     passed: str = ""
+    attached: str = ""
 
     @property
     def filled(self) -> bool:
@@ -42,12 +45,13 @@ class CacheUse:
     @property
     def kept_inside(self) -> bool:
         """Whether the object keeps the cache itself."""
-        return not (self.parameters or self.passed)
+        return not (self.parameters or self.passed or self.attached)
 
     @property
     def of_itself(self) -> bool:
         """Whether the object keeps the cache in every call, whatever it is passed."""
-        return not (self.parameters or self.switches or self.first_row or self.method)
+        ways = self.parameters, self.switches, self.first_row, self.method, self.attached
+        return not any(ways)
 
     @property
     def meanings(self) -> dict[str, str]:
@@ -55,4 +59,12 @@ class CacheUse:
         said = dict.fromkeys(self.parameters, FILLED if self.filled else MEANING)
         if self.kept_inside:
             said |= dict.fromkeys(self.first_row, BEFORE) | dict.fromkeys(self.switches, KEPT)
-        return {f"call.{name}": text for name, text in said.items()}
+        found = {f"call.{name}": text for name, text in said.items()}
+        return found | ({f"attribute.{self.attached}": ATTACHED} if self.attached else {})
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of what gets a cache, as parameters are recorded."""
+        return tuple(
+            key for key, said in self.meanings.items() if said in {MEANING, FILLED, ATTACHED}
+        )

@@ -15,6 +15,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.core.problem import INPUTS
+from mha_parity.targets.conventions.attached_caches import attached, made
 from mha_parity.targets.conventions.cache_objects import begun_cache
 from mha_parity.targets.conventions.cache_places import taken_from
 from mha_parity.targets.conventions.calls import (
@@ -69,8 +70,10 @@ class CachedCalls:
         call = self.bound.prepare(problem)
         self.function = self.function or call.function
         arguments = Arguments(problem, self.bound.library)
-        call = replace(call, function=self.function)
-        return (begun_cache(self.use.begun, self.bound.entry(), call, arguments, count),)
+        call, entry = replace(call, function=self.function), self.bound.entry()
+        if self.use.attached:
+            return (made(self.use.begun, self.use.attached, entry, call, problem),)
+        return (begun_cache(self.use.begun, entry, call, arguments, count),)
 
     def go_on(
         self, problem: Problem, before: int, cache: tuple[Any, ...]
@@ -110,9 +113,10 @@ class CachedCalls:
             return self._row_by_row(problem, cache)
         call = with_arguments(call, self.bound.call_parameters, given)
         call = replace(call, function=self.function, pull=None, reset="")
-        result = call.make()
+        with attached(self.function, self.use.attached, cache):
+            result = call.make()
         self.bound.record(call)
-        self.bound.record_cache(self.use.parameters if cache else ())
+        self.bound.record_cache(self.use.keys if cache else ())
         several = one_by_one(result)
         place = _output_place(self.bound, problem, several)
         output = self.bound.answer(problem, result if place is None else several[place]).output

@@ -26,8 +26,8 @@ _STEP = re.compile(
 )
 _OF_TRAINING = re.compile(r"lr|rate|eta|opt|grad|loss")  # of a step of gradient descent
 MAKES = re.compile(
-    r"(empty|init(ial)?(ize)?|new|make|create|alloc(ate)?|build|fresh|start|zero)_?(kv_?)?"
-    r"(cache|state|memory)|(kv_?)?(cache|state)_(init|zero|empty)"
+    r"(empty|init(ial)?(ize)?|new|make|create|alloc(ate)?|build|fresh|start|zero|set_?up|enable)_?"
+    r"(kv_?)?(cache|state|memory)s?|(kv_?)?(cache|state)_(init|zero|empty)"
 )
 NONE = "None"
 ROW_BY_ROW = "`{}` was asked row by row: each row sees those before it."
