@@ -83,6 +83,42 @@ class BiasTwice(ByHand):
     factor = 2.0
 
 
+class Registered(ByHand):
+    """Right: tells its weights to the optimizer that it is built with."""
+
+    def __init__(self, optimizer, d_model, n_heads):
+        super().__init__(d_model, n_heads)
+        self.place = f"attention_{optimizer.count_layers('attention')}"
+        for name, weight in self.params.items():
+            optimizer.register(f"{self.place}.{name}", weight)
+
+
+class OutBiasAlone(ByHand):
+    """Wrong: a layer with a bias of the output alone, half of whose gradient is missing."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__(d_model, n_heads)
+        for part in "qkv":
+            del self.params[f"b{part}"], self.grads[f"b{part}"]
+        self.bias = {f"b{part}": 0.0 for part in "qkv"}
+
+    def __call__(self, x, memory=None):
+        """Return (N, L, E)."""
+        held = self.params
+        self.params = held | self.bias
+        try:
+            return super().__call__(x, memory)
+        finally:
+            self.params = held
+
+    def affine(self, part, d_y):
+        """Add the gradients of a projection's weight, and of the output's bias."""
+        self.grads[f"W{part}"] += np.einsum("nle,nlf->ef", self.rows[part], d_y)
+        if part == "o":
+            self.grads["bo"] += d_y.sum(axis=(0, 1)) / 2
+        return d_y @ self.params[f"W{part}"].T
+
+
 class OfTheQueryAlone(ByHand):
     """Right forward: its backward returns the gradient of x alone, with keys of their own too."""
 

@@ -12,7 +12,9 @@ from subject_checks import checks_of, load_subject
 judged = checks_of("layers_with_backward.py", cases=40, grad=True, dtypes=("float64",))
 
 
-@pytest.mark.parametrize("name", ["ByHand", "OfTensors", "OfRequiredMemory", "OfProjectedRows"])
+@pytest.mark.parametrize(
+    "name", ["ByHand", "OfTensors", "OfRequiredMemory", "OfProjectedRows", "Registered"]
+)
 def test_right_ones_pass_with_their_gradients(name: str) -> None:
     """Of inputs as they are returned or held, of weights where the layer leaves them."""
     verdict = judged(name)
@@ -21,10 +23,13 @@ def test_right_ones_pass_with_their_gradients(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "said"), [
     ("BiasTwice", "b.q"), ("OfTensorsKeysHalved", "k"), ("OfRequiredMemoryHalved", "key"),
-    ("OfProjectedRowsKeysHalved", "dk"),
+    ("OfProjectedRowsKeysHalved", "dk"), ("OutBiasAlone", "out_proj.bias"),
 ])  # fmt: skip
 def test_wrong_ones_fail_in_gradients_alone(name: str, said: str) -> None:
-    """Kills gradients that are read from another array, or not asked."""
+    """Kills gradients that are read from another array, or not asked.
+
+    The bugs of the catalogue, whose layers have all biases or none, are tried on the output's too.
+    """
     verdict = judged(name, diagnose=True)
     assert Outcome.FAIL == verdict.outcome
     checks = {each.check_result.check.partition(" of ")[0] for each in verdict.failures}

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import numpy as np
 
@@ -39,6 +40,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ((r"^(rng|generator|random_state)$|^((rnd|rng|prng|random|init|jax)_?)?key$"),
      ("random", "width")),
     (r"^rngs$", ("rngs",)),
+    (r"^optimi[sz]er(_\w+)?$|_optimi[sz]er$", ("stand_in",)),  # of training, which nothing asks
     (r"^(param_?)?dtype$", ("dtype", "torch_dtype")),
     (r"idx|index|axis|^start_?pos(ition)?$", ("zero",)),
     ((r"temperature|^temp$|^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"
@@ -184,6 +186,7 @@ _MADE: dict[str, Callable[[], Any]] = {
     "rngs": lambda: random_source(streams=True),
     "identity": lambda: identity,
     "initializer": lambda: zeros_drawn,
+    "stand_in": MagicMock,  # whatever is read of it or called
 }
 
 
