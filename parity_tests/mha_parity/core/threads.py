@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,3 +23,19 @@ def in_one_thread(*, blas: bool = False) -> Iterator[None]:
     """
     with threadpool_limits(1, user_api=None if blas else "openmp"):
         yield
+
+
+@contextmanager
+def blas_in_one_thread() -> Iterator[None]:
+    """Let the BLAS that is loaded compute in this thread, around what calls no target.
+
+    A target in this process keeps its threads, and the harness's own small products have one.
+    """
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Return the handles of the libraries that are loaded: to look for them takes milliseconds."""
+    return ThreadpoolController()

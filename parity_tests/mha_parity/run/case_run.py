@@ -15,6 +15,7 @@ from mha_parity.core.check_result import PADDED_QUERIES, CheckResult, Severity
 from mha_parity.core.compare import as_float64, difference_said
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.padded_queries import padded_rows
+from mha_parity.core.threads import blas_in_one_thread
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging import power
 from mha_parity.judging.accuracy import TORCH_PATHS, error_over_torch, measure_errors
@@ -157,11 +158,14 @@ def run_cases(
     pairs, to_ask = tee((problem, scheduled_relation(problem)) for problem in problems)
     answers = ask(candidate, _each_asked(to_ask))
     for place, (problem, relation) in enumerate(pairs):
-        reference = reference_answer(problem)
+        with blas_in_one_thread():
+            reference = reference_answer(problem)
         answer = next(answers)
         others = [(*relation, next(answers))] if relation else []
         measure = is_measured(first + step * place)
-        yield _judged(problem, reference, answer, others, settings, measure=measure)
+        with blas_in_one_thread():
+            judged = _judged(problem, reference, answer, others, settings, measure=measure)
+        yield judged
 
 
 def _each_asked(

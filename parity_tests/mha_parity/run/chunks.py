@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from mha_parity.core.threads import blas_in_one_thread
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run.case_run import is_measured, run_cases
 from mha_parity.run.fresh import is_sampled
@@ -101,7 +102,8 @@ def run_chunk(
             and case_result.answer
             and not case_result.leaves_out_rows
         ):
-            chunk.systematic.add(case_result.problem, case_result.reference, case_result.answer)
+            with blas_in_one_thread():
+                chunk.systematic.add(case_result.problem, case_result.reference, case_result.answer)
         explained = case_result.right_by_float32
         keep = case_result.fails and kept[explained] < KEPT_FAILURES
         kept[explained] += keep

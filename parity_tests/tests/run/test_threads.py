@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,15 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import parse
+from mha_parity.core.options import Options
 from mha_parity.core.threads import in_one_thread
+from mha_parity.run import case_run
+from mha_parity.run.check import check
+from mha_parity.targets.bind import bind
 from mha_parity.worker.client import isolated
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
 
 TARGET = """
 def attention(query, key, value, num_heads):
@@ -87,3 +95,33 @@ def test_limits_are_set_within_alone() -> None:
             with in_one_thread(blas=blas):
                 assert before | {"openmp": 1} | ({"blas": 1} if blas else {}) == threads()
             assert before == threads()
+
+
+def test_a_target_in_this_process_keeps_the_threads_that_the_oracle_does_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kills limits of the whole run, which change the target, and none, which spin at each case."""
+    found: dict[str, set[int]] = {"target": set(), "oracle": set(), "judge": set()}
+
+    def note(who: str) -> None:
+        blas = (each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+        found[who].update(blas)
+
+    def noted(who: str, function: Any) -> Any:
+        def noting(*asked: Any) -> Any:
+            note(who)
+            return function(*asked)
+
+        return noting
+
+    def attention(query: Array, key: Array, value: Array, num_heads: int) -> Array:
+        del query, key, num_heads
+        note("target")
+        return value
+
+    for who, name in (("oracle", "reference_answer"), ("judge", "judge_answer")):
+        monkeypatch.setattr(case_run, name, noted(who, getattr(case_run, name)))
+    candidate = bind(attention, "qkv", probe=False)
+    with threadpool_limits(2, "blas"):
+        check(candidate, Options(cases=2, shrink=False, diagnose=False))
+    assert {"target": {2}, "oracle": {1}, "judge": {1}} == found
