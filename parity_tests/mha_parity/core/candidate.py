@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +25,7 @@ class Answer:
     Nothing is converted but the layout: a wrong dtype or shape arrives as the candidate made it.
     ``log_sum_exp`` is that of the scores of each row, (N, H, L), where the candidate returns it.
     ``gradients`` maps state-dict names, "query", "key", "value" and float masks to arrays.
-    ``notes`` are facts about the candidate's conduct seen during the call (see ``conduct``), and
+    ``notes`` are facts about the candidate's conduct seen during the call, and
     ``held`` names the checks of conduct that were asked of this call and held; ``remarks`` are said
     and fail nothing. ``lost`` has the severity and the sentence of each further call, made for a
     check of conduct, that ended without an answer. ``parameters`` has the keys of the target's
@@ -50,6 +51,8 @@ NOT_ASKED = "not asked"
 NOT_CALLED = "could not be called"
 # The remedy where a target is called in no known way.
 ADAPTER = "judge an adapter that calls it, which `mha-parity adapt` begins"
+# Where an exception was raised, behind its words: they may have slices and shapes in brackets, too.
+PLACE = re.compile(r" \[(?P<file>[^\[\]\n]*[./<][^\[\]\n]*):(?P<line>\d+)\]")
 
 
 class CandidateError(Exception):
@@ -67,6 +70,17 @@ class CandidateError(Exception):
         self.detail = detail
         self.seconds = seconds
         self.raised_in: tuple[str, ...] | None = None
+
+
+def place_of(said: str) -> tuple[str, int] | None:
+    """Return file and line of the last place in a sentence; None where it has none."""
+    found = [*PLACE.finditer(said)]
+    return (found[-1]["file"], int(found[-1]["line"])) if found else None
+
+
+def without_place(said: str) -> str:
+    """Return a sentence without the places in it."""
+    return PLACE.sub("", said)
 
 
 class TargetError(UsageError):

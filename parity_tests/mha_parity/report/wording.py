@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mha_parity.core.candidate import without_place
 from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.core.features import AXES, label
 from mha_parity.core.parameters import Role, Status
@@ -299,7 +300,7 @@ def not_drawn(verdict: Verdict) -> str:
 
 def _reason(row: FeatureRow, *, whole: bool) -> str:
     """Return what a call that tried a feature came to, without its place."""
-    reason = row.reason.partition(" [")[0]
+    reason = without_place(row.reason)
     if not whole:
         reason = RAISED.sub(r"\1", reason)
     if len(reason) <= REASON:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.candidate import without_place
 from mha_parity.core.text import listed
 from mha_parity.oracle import reference
 from mha_parity.run import answer_dtype
@@ -96,7 +97,7 @@ def not_installed(library: str) -> str:
 
 def not_cross(reasons: Mapping[tuple[str, str], str], offer: Offer) -> str:
     """Say that S unlike L was tried and is not served, where self-attention alone is offered."""
-    reason = reasons.get(("inputs", "cross"), "").partition(" [")[0]
+    reason = without_place(reasons.get(("inputs", "cross"), ""))
     if not reason or offer["inputs"] != ("self",):
         return ""
     return f"S unlike L is not served ({reason}): judged with --features inputs=self"

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mha_parity.core.candidate import PLACE
 from mha_parity.core.verdict import Source
 from mha_parity.diagnose.suspect_line import operation_lines, operation_of
 from mha_parity.targets.load import place_and_name
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from mha_parity.core.verdict import Diagnosis, Failure
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign
-RAISED = re.compile(r"\[(?P<file>[^\[\]\n]+):(?P<line>\d+)\]")
 
 
 def source_of(
@@ -92,7 +92,7 @@ def _in_notebook(place: str, text: str, attribute: str) -> Source | None:
 def _raised_at(path: Path, failures: Iterable[Failure]) -> int:
     """Return the line of the file at which the first failing call raised; 0 if none did there."""
     for failure in failures:
-        for match in RAISED.finditer(failure.check_result.detail):
+        for match in PLACE.finditer(failure.check_result.detail):
             if Path(match["file"]).resolve() == path.resolve():
                 return int(match["line"])
     return 0

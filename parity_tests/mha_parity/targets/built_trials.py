@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.sizes import LONG, SHORT
-from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.core.candidate import CandidateError, TargetError, without_place
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.global_state import seeded_generators
 from mha_parity.targets.attribution import attributed
@@ -150,5 +150,5 @@ def _raised(bound: InstanceCalls, length: int) -> str:
                 _output(bound, problem, "")
         except CandidateError as error:
             if error.severity == "crash":
-                return str(error).partition("\n")[0].partition(" [")[0].rstrip(".")
+                return without_place(str(error).partition("\n")[0]).rstrip(".")
     return ""

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mha_parity.core.candidate import without_place
 from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, error_analysis, narrower
 from mha_parity.diagnose.experiments.exponential import ExponentialErrors, exponential_errors
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
@@ -309,7 +310,7 @@ def _crashes(seen: Examination) -> list[ExperimentFinding]:
 
 def _raised(error: str) -> str:
     """Return what a call raised, or what was the matter with its answer, without the place."""
-    said = error.partition(" [")[0].rstrip(".")
+    said = without_place(error).rstrip(".")
     return f"{'' if said.startswith('the ') else 'the call '}{said}"
 
 

@@ -9,7 +9,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mha_parity.core.candidate import Answer
+from mha_parity.core.candidate import Answer, without_place
 from mha_parity.core.case import Case
 from mha_parity.core.features import SQUARE, UNLIKE_LENGTHS
 from mha_parity.core.parameters import Role
@@ -167,9 +167,7 @@ class Convention(ABC):
                 reason=self.untried.get(p.key, p.reason),
             )
             if p.key != f"call.{self._keys_alike}"
-            else replace(
-                p, role=Role.KEYS, reason=self.reasons["inputs", "cross"].partition(" [")[0]
-            )
+            else replace(p, role=Role.KEYS, reason=without_place(self.reasons["inputs", "cross"]))
             for p in listed
         )
 
@@ -200,7 +198,7 @@ class Convention(ABC):
 
     def _of_square_alone(self, parameter: Parameter) -> str:
         """Say of the keys that as many as queries alone are taken, where it is so."""
-        reason = self.reasons.get(UNLIKE_LENGTHS, "").partition(" [")[0]
+        reason = without_place(self.reasons.get(UNLIKE_LENGTHS, ""))
         if not reason or parameter.key != f"call.{self._keys}":
             return ""
         return f"rows of keys are taken {SQUARE} ({reason})"

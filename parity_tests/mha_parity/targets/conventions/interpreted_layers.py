@@ -10,7 +10,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.core.candidate import NOT_ASKED, CandidateError
+from mha_parity.core.candidate import NOT_ASKED, CandidateError, without_place
 from mha_parity.core.parameters import Parameter, Role, Status
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.attribution import REFUSES
@@ -330,5 +330,5 @@ def _refusal(error: CandidateError) -> CandidateError:
     """Return what a layer's constructor raised, as a case that is not asked where it refuses it."""
     if not isinstance(error.__context__, REFUSES):
         return error
-    said = re.sub(r"\d+", "…", str(error).partition(" [")[0])
+    said = re.sub(r"\d+", "…", without_place(str(error)))
     return CandidateError("inconclusive", f"{REFUSED} ({said})", error.detail)

@@ -7,14 +7,13 @@ listed as not offered, with its own words.
 from __future__ import annotations
 
 import linecache
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError
+from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, place_of
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import DTYPES
 from mha_parity.core.target_facts import takes_one_length
@@ -112,8 +111,8 @@ def _is_refusal(reason: str) -> bool:
 
 def _is_on_purpose(reason: str) -> bool:
     """Return whether an exception comes from a `raise` or `assert`: by its type where unknown."""
-    place = re.search(r"\[([^\[\]]+):(\d+)\]", reason)
-    line = linecache.getline(place[1], int(place[2])).strip() if place else ""
+    place = place_of(reason)
+    line = linecache.getline(*place).strip() if place else ""
     return line.startswith(("raise", "assert")) if line else is_refusal(reason)
 
 
