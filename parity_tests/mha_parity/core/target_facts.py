@@ -28,7 +28,8 @@ class TargetFacts:
     ``lost_trial`` says how a small call that should show how it is called ended its process.
     ``padding_left_out``: a run does not judge its rows of padded queries where they alone are off;
     ``without_mask_gradients``: none of its gradients are of masks. ``longest`` is the most rows and
-    keys that gradients are asked of, 0 for any number.
+    keys that gradients are asked of, 0 for any number. ``float32_masks``: torch's function gets
+    masks of float32 beside queries of float64.
     """
 
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class TargetFacts:
     padding_left_out: bool = False
     without_mask_gradients: bool = False
     longest: int = 0
+    float32_masks: bool = False
 
     @property
     def one_length(self) -> bool:

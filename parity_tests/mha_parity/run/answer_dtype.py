@@ -14,6 +14,7 @@ from mha_parity.oracle.error_bound import roundoff
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from mha_parity.core.candidate import Candidate
     from mha_parity.core.options import Options
     from mha_parity.run.case_run import CaseResult
 
@@ -23,6 +24,8 @@ NARROWER: Mapping[str, tuple[str, ...]] = {
 }
 # Half-way, in powers of 2, from the unit of float32 to that of float64.
 BETWEEN = (roundoff(np.dtype("float64")) / roundoff(np.dtype(INSIDE))) ** 0.5
+
+MISREAD_FROM = 16  # keys: as many as the kernel adds a mask to at once
 
 
 def remark(answer_dtypes: Mapping[str, str], options: Options) -> str:
@@ -92,5 +95,30 @@ def capped(failing: Sequence[CaseResult]) -> tuple[Diagnosis, ...]:
             evidence=f"{len(right)} of {len(failing)} failing answers are to float64, and right by "
             "the bounds of float32",
             seen_in=", ".join(bug.sources[:3]),
+        ),
+    )
+
+
+def misread_masks(candidate: Candidate, failing: Sequence[CaseResult]) -> tuple[Diagnosis, ...]:
+    """Name masks of float32 that torch's function gets with queries of float64, where they fail.
+
+    Nothing where a case fails that torch's kernel would answer rightly.
+    """
+    cases = [each.case for each in failing]
+    if not (cases and candidate.facts.float32_masks):
+        return ()
+    if any(each.dtype != "float64" or each.keys < MISREAD_FROM for each in cases):
+        return ()
+    others = [each for each in candidate.offer["dtype"] if each != "float64"]
+    return (
+        Diagnosis(
+            bug=None,
+            title="a float32 mask is passed to scaled_dot_product_attention with float64 queries: "
+            f"torch's kernel for CPUs misreads it from {MISREAD_FROM} keys on",
+            remedy="give the mask the dtype of the queries, mask.to(query.dtype); "
+            f"--dtypes {','.join(others)} judges the rest",
+            explains=1.0,
+            confident=True,
+            evidence=f"all of {len(cases)} failing cases are of float64 and of as many keys",
         ),
     )

@@ -101,6 +101,8 @@ def _diagnosed(
     others = [each for each in failing if not answer_dtype.is_narrower(each)]
     others += [each for each in run_cases(candidate, cases, settings) if each.fails]
     found = answer_dtype.downcast(failing)
+    if misread := answer_dtype.misread_masks(candidate, others):
+        return (*found, *misread, *demanded)
     if capped := _capped(candidate, others, exact):
         found = (*found, *_besides(candidate, others, capped, settings, shrunk))
     else:

@@ -1,4 +1,4 @@
-"""The place that the sentence on an exception ends with is told from brackets in its words."""
+"""The place behind the words of an exception is found, whatever brackets these have."""
 
 from __future__ import annotations
 

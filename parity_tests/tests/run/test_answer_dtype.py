@@ -132,3 +132,15 @@ def test_failures_of_a_softmax_in_float32_end_no_run_but_the_first() -> None:
         verdict.stopped_early: verdict.failed if verdict.stopped_early else verdict.run
         for verdict in ends.values()
     }
+
+
+@pytest.mark.parametrize(("name", "named"), [
+    ("Float32Mask", True), ("DtypeOfQueries", False), ("Float32MaskOfFewRows", False),
+    ("LongFloat64", False),
+])  # fmt: skip
+def test_a_float32_mask_beside_float64_queries_is_named(name: str, named: bool) -> None:
+    """Kills the scale that its answers look like, and a name where shorter rows are wrong too."""
+    verdict = check_subject(f"float32_masks.py:{name}", cases=60, diagnose=True)
+    assert (name == "DtypeOfQueries") == (Outcome.PASS is verdict.outcome), verdict
+    titles = [each.title for each in verdict.diagnosis]
+    assert named == any(each.startswith("a float32 mask is passed to") for each in titles), titles

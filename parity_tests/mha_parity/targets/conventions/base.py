@@ -90,6 +90,7 @@ class Convention(ABC):
     bounds: frozenset[str] = frozenset()  # keys of sizes that are called after a window
     weights_axes: str = ""  # those of returned weights by documentation, as "HNLS"; "" for torch's
     longest: int = 0  # rows that gradients are asked of, 0 for any number
+    float32_masks: bool = False  # torch's function gets such masks beside queries of float64
     joins_heads: bool = False  # by a matrix of its own, which is filled with the identity
     # The parameters of the call that inputs, weights and sizes take: no masks.
     filled: frozenset[str] = frozenset()
@@ -146,6 +147,7 @@ class Convention(ABC):
             answer_dtypes=self.answer_dtypes,
             own_weights=self.own_weights,
             longest=self.longest,
+            float32_masks=self.float32_masks,
             compiles=self.library.name == "jax",
         )
 

@@ -31,6 +31,7 @@ from mha_parity.targets.conventions.taken_back import (
     leave_out_empty,
     leave_out_floats,
     limit_lengths,
+    see_float32_masks,
 )
 from mha_parity.targets.conventions.window_calls import use_windows_of
 from mha_parity.targets.fit.documented_layout import documents_multiples
@@ -89,6 +90,7 @@ def probe_offer(convention: Convention) -> None:
     use_windows_of(convention)
     find_log_sum_exp(convention)
     limit_lengths(convention)
+    see_float32_masks(convention)
     if convention.masks is not None:
         convention.masks = convention.masks.with_raising_integers()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mha_parity.targets.conventions.float32_masks import passes_float32_masks
 from mha_parity.targets.conventions.slow_backward import longest_with_gradients
 from mha_parity.targets.masks.documented import documents_booleans
 from mha_parity.targets.own_backward import own_backward
@@ -52,6 +53,11 @@ def leave_out_floats(convention: Convention) -> None:
             convention.offer = convention.offer | {axis: left}
             reason = f"its documentation says that `{held}` is boolean"
             convention.reasons |= {(axis, each): reason for each in taken_back}
+
+
+def see_float32_masks(convention: Convention) -> None:
+    """Keep whether it gives torch's function masks that its kernel misreads."""
+    convention.float32_masks = passes_float32_masks(convention)
 
 
 def limit_lengths(convention: Convention) -> None:
