@@ -40,6 +40,22 @@ class ByDense(layers.Layer):
         return float(self.depth**-0.5)
 
 
+class ByItsOwnCall(ByDense):
+    """Right: it has a call in the place of Keras's own, whose first input is the values."""
+
+    def __call__(self, inputs: Any, k: Any, q: Any, mask: Any) -> Any:
+        """Return the output and the weights."""
+        return self.call(inputs, k, q, mask)
+
+
+class ByItsOwnCallUnscaled(ByItsOwnCall):
+    """The scores are not scaled."""
+
+    def scale(self) -> float:
+        """Return 1."""
+        return 1.0
+
+
 class ByDenseUnscaled(ByDense):
     """The scores are not scaled."""
 

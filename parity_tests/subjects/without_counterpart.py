@@ -264,6 +264,14 @@ class OfATokenizer(Sharpens):
         self.size = tokenizer.size
 
 
+class MadeOfALibrary(NeedsALibrary):
+    """Has parts of a library that is not installed."""
+
+    def __init__(self, dim, heads):
+        super().__init__(dim, heads)
+        raise ModuleNotFoundError("tracker.Dense was called, but tracker is not installed")
+
+
 class CosineAttention(nn.Module):
     """Scores of normalised rows without a module that would name them, by a product of the two."""
 

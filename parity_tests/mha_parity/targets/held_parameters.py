@@ -28,7 +28,6 @@ class HoldsParameters:
     first_calls: ClassVar[list[Any]]  # those that went through, by shape and roles
     known: ClassVar[dict[Any, dict[str, Any]]]  # what these made, by sizes and arguments
     replaces_modules = False  # whether a function may stand in the place of a module within
-    method = "__call__"  # which its author writes
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.params: dict[str, Any] = {}
@@ -45,6 +44,11 @@ class HoldsParameters:
         """Return whether a class of its library is called through it."""
         del kind
         return True
+
+    @classmethod
+    def call_of(cls, kind: type) -> Any:
+        """Return the function by which objects of its library's class are called."""
+        return kind.__call__
 
     def arguments(self) -> tuple[tuple[str, str], ...]:
         """Return what the module is built with; of an object its type and its attributes."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.layer_arrays import READS
 from mha_parity.targets.functional_modules import register_tree
 from mha_parity.targets.held_parameters import HoldsParameters
@@ -39,7 +40,6 @@ class OfKeras(HoldsParameters):
     __module__ = "keras"
     made_by_a_call = ("params", "first_call")
     replaces_modules = True
-    method = "call"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -60,6 +60,11 @@ class OfKeras(HoldsParameters):
         """Return whether a class is not Keras's own attention, which has a convention."""
         return not issubclass(kind, keras_module().layers.MultiHeadAttention)
 
+    @classmethod
+    def call_of(cls, kind: type) -> Any:
+        """Return the call that its author wrote: Keras's own makes that of ``call``."""
+        return forward(kind)
+
     def initialise(self, *args: Any, **kwargs: Any) -> None:
         """Make the parameters that a call with these arguments asks for, all 0."""
         del args  # the first call names all of them
@@ -70,7 +75,7 @@ class OfKeras(HoldsParameters):
     def apply(self, *args: Any, **kwargs: Any) -> Any:
         """Return what a layer of the dtype of its first array answers with these parameters."""
         # By name: Keras refuses what is no tensor, as a switch, by its place.
-        _, *names = inspect.signature(getattr(self.kind, self.method)).parameters
+        _, *names = inspect.signature(self.call_of(self.kind)).parameters
         named = {**dict(zip(names, args, strict=False)), **kwargs}
         dtype = _dtype_of(tuple(named.values()))
         with floatx(dtype):

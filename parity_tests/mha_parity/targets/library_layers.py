@@ -37,7 +37,7 @@ def _standing_for(kind: Any, stands: type[HoldsParameters]) -> type:
     def call(self: HoldsParameters, *args: Any, **kwargs: Any) -> Any:
         return self.apply(*args, **kwargs)
 
-    own_call = getattr(kind, stands.method)
+    own_call = stands.call_of(kind)
     call.__signature__ = inspect.signature(own_call)  # type: ignore[attr-defined]  # is read by inspect
     call.__wrapped__ = own_call  # type: ignore[attr-defined]  # whose source it is
     call.__doc__ = own_call.__doc__

@@ -6,7 +6,7 @@ import pytest
 
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
-from mha_parity.targets.conventions.signatures import by_letter
+from mha_parity.targets.conventions.signatures import by_letter, forward
 from subject_checks import SUBJECTS, checks_of
 
 RIGHT = {
@@ -60,7 +60,8 @@ def test_wrong_ones_fail(name: str) -> None:
     [
         ("query key value", (0, 1, 2)), ("values keys queries", (2, 1, 0)), ("K Q V", (1, 0, 2)),
         ("x_v x_q x_k", (2, 0, 1)), ("a b c", (0, 1, 2)), ("q kv", (0, 1, 2)), ("", (0, 1, 2)),
-        ("query quota value", (0, 1, 2)),
+        ("query quota value", (0, 1, 2)), ("inputs k q", (2, 1, 0)), ("q x keys", (0, 2, 1)),
+        ("x y k", (0, 1, 2)),
     ],
 )  # fmt: skip
 def test_three_inputs_are_known_by_their_letters(names: str, places: tuple[int, ...]) -> None:
@@ -72,3 +73,23 @@ def test_a_matrix_of_three_is_packed() -> None:
     """A number of heads at the end makes no Q, K and V of weights."""
     assert "fitted" == judged("packed").convention
     assert Outcome.PASS == judged("packed").outcome
+
+
+class _CalledByForward:
+    def forward(self, rows: object) -> object:
+        return rows
+
+
+class _CalledByItsOwnCall(_CalledByForward):
+    def __call__(self, rows: object, keys: object) -> object:
+        return self.forward(rows), keys
+
+
+def test_the_call_of_the_nearest_class_is_taken() -> None:
+    """Kills a `forward` that is inherited, where a class has another call; both stand in one."""
+    own = _CalledByItsOwnCall()
+    assert vars(_CalledByItsOwnCall)["__call__"] is forward(_CalledByItsOwnCall)
+    assert own is forward(own)
+    assert _CalledByForward.forward is forward(_CalledByForward)
+    assert "forward" == forward(_CalledByForward()).__name__
+    assert len is forward(len)

@@ -133,7 +133,6 @@ REFUSED = {
     "without_counterpart.py:nothing_back": "is a NoneType, but should be an array; judge an adap",
     "without_counterpart.py:Settings": "name the method that computes, Class.method; judge an adap",
     "without_counterpart.py:RandomWidth": "building one of width 24 with 4 heads raised FileNot",
-    "without_counterpart.py:NeedsALibrary": "but tracker is not installed",
     "functions_of_weights.py:Downloads": "tried to open a network connection",
 }
 
@@ -268,6 +267,13 @@ def test_refusals_name_their_reason(name: str, sentence: str) -> None:
     assert sentence in str(caught.value)
     assert "an adapter that calls it, which `mha-parity adapt` begins" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["NeedsALibrary", "MadeOfALibrary"])
+def test_the_remedy_for_a_library_that_is_missing_is_to_install_it(name: str) -> None:
+    """In its call and in its constructor; kills an adapter, which would call the same."""
+    with pytest.raises(ValueError, match=r"but tracker is not installed .*; install tracker\.$"):
+        bind(load.load(f"{SUBJECTS}/without_counterpart.py:{name}"))
 
 
 def test_layers_of_one_head_may_differ() -> None:

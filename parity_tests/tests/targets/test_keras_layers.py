@@ -51,18 +51,18 @@ def _judged(
 
 @needs_keras
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["ByDense", "OwnWeights"])
+@pytest.mark.parametrize("name", ["ByDense", "OwnWeights", "ByItsOwnCall"])
 def test_right_layers_pass(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that a first call or `build` makes are found by the attributes that hold them."""
     verdict = _judged(name, backend, monkeypatch)
     assert 0 == verdict.failed, verdict
     assert verdict.passed
     (how,) = (note for note in verdict.notes if note.startswith("called with params."))
-    assert {"ByDense": "params.wq.kernel", "OwnWeights": "params.w_qkv"}[name] in how
+    assert ("params.w_qkv" if name == "OwnWeights" else "params.wq.kernel") in how
 
 
 @needs_keras
-@pytest.mark.parametrize("name", ["ByDenseUnscaled", "KeepsFirstKeys"])
+@pytest.mark.parametrize("name", ["ByDenseUnscaled", "KeepsFirstKeys", "ByItsOwnCallUnscaled"])
 def test_wrong_layers_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a wrong scale and of keys that are kept."""
     verdict = _judged(name, "torch", monkeypatch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,14 +80,23 @@ def _of(parameters: Iterable[inspect.Parameter]) -> Signature:
     )
 
 
+_OF_ROWS = re.compile(r"q|quer(y|ies)|k|keys?|v|val|values?")
+
+
 def by_letter(names: Sequence[str]) -> tuple[int, int, int]:
     """Return which of query, key and value three parameters are, by a letter of their names.
 
-    It is the one that they begin with, or their last word does; in this order where neither tells.
+    It is the one that they begin with, or their last word does. Where whole names tell two, the
+    third is what is left (`inputs, k, q`); in this order where nothing tells.
     """
     first = "".join(name.lower().lstrip("x_")[:1] for name in names)
     last = "".join(name.lower().rpartition("_")[2][:1] for name in names)
-    letters = next((each for each in (first, last) if sorted(each) == sorted("qkv")), "qkv")
+    whole = [name.lower()[:1] if _OF_ROWS.fullmatch(name.lower()) else "" for name in names]
+    left = {*"qkv"}.difference(whole)
+    if len(left) == 1 and whole.count("") == 1:
+        whole[whole.index("")] = left.pop()
+    read = (first, last, "".join(whole))
+    letters = next((each for each in read if sorted(each) == sorted("qkv")), "qkv")
     q, k, v = (letters.find(letter) for letter in "qkv")
     places = {q: 0, k: 1, v: 2}
     return places[0], places[1], places[2]
@@ -95,13 +105,18 @@ def by_letter(names: Sequence[str]) -> tuple[int, int, int]:
 def forward(instance: Any) -> Any:
     """Return what calling a module comes down to: its ``forward`` or ``call``, or the call.
 
+    It is that of the class nearest to the instance: a layer of Keras may have a call of its own.
     Of a class it is the function that takes ``self`` first.
     """
-    for name in ("forward", "call"):
-        method = getattr(instance, name, None)
-        if callable(method):
-            return method
-    for base in getattr(instance, "__mro__", ()):
+    called, of_class = ("forward", "call"), isinstance(instance, type)
+    own = {} if of_class else getattr(instance, "__dict__", {})
+    for name in called:
+        if callable(own.get(name)):
+            return own[name]
+    for base in (instance if of_class else type(instance)).__mro__:
+        for name in called:
+            if name in vars(base) and callable(getattr(base, name, None)):
+                return getattr(instance, name)
         if "__call__" in vars(base):
-            return vars(base)["__call__"]
+            return vars(base)["__call__"] if of_class else instance
     return instance

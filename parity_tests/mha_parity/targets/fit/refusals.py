@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 FEW = 8  # interpretations that are tried at other lengths
 NO_FORWARD = "_forward_unimplemented"  # what torch.nn.Module has until a class defines one
 # A library, or a part of one that its installed release does not have.
+_NOT_INSTALLED = re.compile(r"but (\w+) is not installed")
 _LACKING = re.compile(r" is not installed|module '[\w.]+' has no attribute")
 
 
@@ -234,7 +235,7 @@ def why_refused(
     if trials:
         return refusal_nothing_fits(name, trials)
     why = _unreadable(subject) if layers is None else f", but {_obstacle(layers)}"
-    return f"got {name}{why}; {ADAPTER}."
+    return f"got {name}{why}; {_installed(why) or ADAPTER}."
 
 
 def _unreadable(function: Any) -> str:
@@ -262,7 +263,10 @@ def _obstacle(layers: Layers) -> str:
     call = forward(layers.kind)
     if call is layers.kind or getattr(call, "__name__", "") == NO_FORWARD:
         return "it has no `forward` and no `__call__`; name the method that computes, Class.method"
-    return "its call takes no rows" if layers.is_built else "no way to build it was found"
+    if not layers.is_built:
+        return "no way to build it was found"
+    said = ", ".join(f"`{p.name}`" for p in parameters.of_callable(call, skip_self=True))
+    return f"none of {said} is known to be its rows" if said else "its call takes no rows"
 
 
 def may_be_another(trial: InterpretationResult) -> bool:
@@ -355,8 +359,10 @@ def refusal_nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> s
     if len(said) == 1 and min(said).startswith("raised "):
         raised = said.pop()
         # A key that no call has is no mistake of a function that is given its weights by name.
-        remedy = "" if raised.startswith("raised KeyError") else "mend that, or "
-        return f"got {name}, but every call that was tried {raised}; {remedy}{ADAPTER}."
+        remedy = ADAPTER if raised.startswith("raised KeyError") else f"mend that, or {ADAPTER}"
+        return (
+            f"got {name}, but every call that was tried {raised}; {_installed(raised) or remedy}."
+        )
     # Of what raised, the reason that an installation mends says most.
     nearest = sorted(
         trials, key=lambda each: (-each.correlation, _LACKING.search(each.missed) is None)
@@ -365,11 +371,17 @@ def refusal_nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> s
     for each in nearest:
         how = f"{each.interpretation}{_with_others(each.interpretation)}".rstrip(",")
         calls.setdefault(each.missed.rstrip("."), []).append(how)
-    missed = (f"{_alternatives(how)}: {what}" for what, how in calls.items())
+    missed = "; ".join(f"{_alternatives(how)}: {what}" for what, how in calls.items())
+    remedy = _installed(missed) or f"{ADAPTER}, or name a convention with --convention NAME"
     return (
-        f"got {name}, but no way to call it computes attention; nearest tried: "
-        f"{'; '.join(missed)}; {ADAPTER}, or name a convention with --convention NAME."
+        f"got {name}, but no way to call it computes attention; nearest tried: {missed}; {remedy}."
     )
+
+
+def _installed(why: str) -> str:
+    """Return the remedy where a library is not installed; "" where that is not the reason."""
+    missing = _NOT_INSTALLED.search(why)
+    return f"install {missing[1]}" if missing else ""
 
 
 def _alternatives(calls: Sequence[str]) -> str:
