@@ -1,10 +1,13 @@
 """Layers whose heads may have another width than their rows divided by the number of heads."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import nn
 
 __all__ = [
-    "InTotal", "InTotalScaledByRows", "OfRows", "Optional", "OptionalScaledByValues", "Packed",
+    "Configured", "ConfiguredByRows", "InTotal", "InTotalScaledByRows", "OfRows", "Optional", "OptionalScaledByValues", "Packed",
     "ScaledByRows", "Uncut", "WithoutOutput",
 ]  # fmt: skip
 
@@ -118,3 +121,41 @@ class InTotalScaledByRows(InTotal):
     def scale(self):
         """Return the scale of other heads."""
         return torch.tensor(self.dim / self.heads, dtype=torch.float64).rsqrt().item()
+
+
+@dataclass
+class Settings:
+    """Sizes; ``head_dim`` is that of rows divided by heads where it is None."""
+
+    hidden_size: int = 64
+    num_attention_heads: int = 4
+    head_dim: int | None = None
+
+    def __post_init__(self):
+        if self.head_dim is None:
+            self.head_dim = self.hidden_size // self.num_attention_heads
+
+
+class Configured(Packed):
+    """Right: the width of heads is one of its configuration."""
+
+    def __init__(self, config: Settings):
+        super().__init__(config.hidden_size, config.num_attention_heads, config.head_dim)
+
+
+class ConfiguredByRows(nn.Module):
+    """Wrong: the same of a configuration without a class, with the scale of other heads."""
+
+    def __init__(self, config: Any):
+        super().__init__()
+        self.config, self.heads = config, config.num_attention_heads
+        width = self.heads * config.head_dim
+        self.to_qkv = nn.Linear(config.hidden_size, 3 * width, bias=False)
+        self.to_out = nn.Linear(width, config.hidden_size)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (_by_head(each, self.heads) for each in self.to_qkv(x).chunk(3, dim=-1))
+        scale = (x.shape[-1] // self.heads) ** -0.5
+        rows = (q @ k.mT * scale).softmax(-1) @ v
+        return self.to_out(rows.transpose(1, 2).flatten(2))

@@ -12,9 +12,9 @@ from subject_checks import checks_of
 judged = checks_of("head_widths.py", cases=40, dtypes=("float64",))
 
 
-@pytest.mark.parametrize("name", ["Packed", "Optional", "InTotal"])
+@pytest.mark.parametrize("name", ["Packed", "Optional", "InTotal", "Configured"])
 def test_right_ones_pass(name: str) -> None:
-    """`dim_head`, widths that are None by default, and one width of all heads are tried."""
+    """`dim_head`, widths that are None by default, one of all heads, one of a configuration."""
     verdict = judged(name)
     assert Outcome.PASS is verdict.outcome, verdict.sentence
     assert any(NAME == row.name and row.cases for row in verdict.checks)
@@ -22,8 +22,12 @@ def test_right_ones_pass(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "passed"), [("ScaledByRows", "`dim_head` = 4"), ("InTotalScaledByRows", "`attn_dim`")]
-)
+    ("name", "passed"),
+    [
+        ("ScaledByRows", "`dim_head` = 4"), ("InTotalScaledByRows", "`attn_dim`"),
+        ("ConfiguredByRows", "`head_dim` = 4"),
+    ],
+)  # fmt: skip
 def test_a_scale_by_the_width_of_rows_fails(name: str, passed: str) -> None:
     """Heads of E / H channels hide it: kills equal widths as the only ones that are tried."""
     verdict = judged(name, max_failures=0, diagnose=True)

@@ -86,13 +86,16 @@ class InterpretedLayers(InstanceCalls):
     def head_width_names(self) -> dict[tuple[str, ...], unlike_widths.HeadWidth]:
         """The constructor's parameters for the width of heads that can be another.
 
-        Not asked of unscaled scores, whose weights are scaled by the width of torch's heads.
+        Those too that it reads of its configuration. Not asked of unscaled scores, whose weights
+        are scaled by the width of torch's heads.
         """
         made = self.how.construction
         if made is None or self._has_one_width or self.unscaled:
             return {}
-        shapes_with, slots = self._shapes_by_widths, self.how.slots
-        return unlike_widths.head_widths(self._named[0], made.meanings, slots, shapes_with)
+        read = read_of_config(self.subject, made.config) if made.config else ()
+        named = [*(p.name for p in self._named[0]), *(p.name for p in read)]
+        slots, shapes_with = self.how.slots, self._shapes_by_widths
+        return unlike_widths.head_widths(named, made.meanings, slots, shapes_with)
 
     @cached_property
     def context_width_names(self) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 WHOLE_TILES = 128  # rows, which most tiles divide: those of other lengths may be left out
 MASKS = frozenset({"attn", "padding"})
+WITH_REMEDY = {("jax", "float64"): " unless JAX_ENABLE_X64=1 is set"}
 NARROWER = {"float64": DTYPES[1:], "float32": DTYPES[2:]}
 
 
@@ -368,7 +369,8 @@ def _answered(
     """
     for dtype in DTYPES:
         if dtype not in convention.library.dtypes:
-            yield dtype, f"!{convention.library.name} has no such arrays"
+            remedy = WITH_REMEDY.get((convention.library.name, dtype), "")
+            yield dtype, f"!{convention.library.name} has no such arrays{remedy}"
             continue
         if dtype in convention.left_out_dtypes:
             yield dtype, f"!{convention.left_out_dtypes[dtype]}"

@@ -91,21 +91,22 @@ class HeadWidth:
 
 
 def head_widths(
-    named: Iterable[inspect.Parameter],
+    named: Iterable[str],
     made: Sequence[tuple[str, str]],
     slots: Sequence[Slot],
     shapes_with: Callable[[Mapping[str, int]], Mapping[str, tuple[int, ...]]],
 ) -> dict[tuple[str, ...], HeadWidth]:
     """Return the parameters of a constructor for the width of heads, where it can differ.
 
-    ``made`` are the parameters that are passed, with their meanings: those for widths of heads are
-    tried together where no one is answered alone. ``shapes_with`` is that of ``context_names``.
+    ``named`` are the names of all, ``made`` are those that are passed, with their meanings: widths
+    of heads are tried together where no one is answered alone. ``shapes_with`` is that of
+    ``context_names``.
     What a name says of values is believed: of which shapes it changes the check tells.
     """
     of_values: dict[tuple[str, ...], HeadWidth] = {
         (name,): HeadWidth(PARTS) for name in value_names(made, slots)
     }
-    single = [(each.name,) for each in named if _WIDTHS & {*meanings(each.name)}]
+    single = [(name,) for name in named if _WIDTHS & {*meanings(name)}]
     plain = shapes_with({}) if single else {}
 
     def found(tried: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], HeadWidth]:
