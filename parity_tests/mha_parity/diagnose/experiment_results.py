@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mha_parity.diagnose.experiments.calls import Caller
+    from mha_parity.diagnose.experiments.effect import FeatureEffect
     from mha_parity.diagnose.experiments.examination import Examination
-    from mha_parity.diagnose.experiments.features import FeatureEffect
-    from mha_parity.diagnose.experiments.masks import MaskEffect
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
 MIN_SCALES = 3  # effective scales that a formula rests on
@@ -136,7 +135,7 @@ def _window(seen: Examination) -> Iterator[ExperimentResult]:
     if not normal:
         yield ExperimentResult(experiment="keys of a row", sentence=UNREAD, as_torch=None)
         return
-    rules = [r for r in (visibility(each) or irregular(each) for each in normal) if r]
+    rules = [r.text for each in normal if (r := visibility(each) or irregular(each))]
     largest = normal[-1].seen.shape
     if rules:
         yield ExperimentResult(experiment="keys of a row", sentence=rules[-1], as_torch=False)
@@ -192,7 +191,7 @@ def _digits(seen: Examination) -> Iterator[ExperimentResult]:
     )  # fmt: skip
 
 
-def _departure(each: MaskEffect | FeatureEffect) -> ExperimentResult:
+def _departure(each: FeatureEffect) -> ExperimentResult:
     return ExperimentResult(
         experiment=each.name, sentence=each.effect, value=each.error,
         unit="error of the output", as_torch=False,

@@ -15,7 +15,6 @@ from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.hidden_scores import HIDE
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
-from mha_parity.diagnose.experiments.remedies import mask_remedy
 from mha_parity.run.narrowing import narrowed_candidate
 
 if TYPE_CHECKING:
@@ -198,10 +197,10 @@ def test_a_fill_by_the_scores_of_a_row_is_read(
     caller: Callable[..., Caller], full_offer: Offer, kind: type[Attention], said: str
 ) -> None:
     """It was said that rows see hidden keys, as by the bounds of a loop."""
-    texts = mask_texts(caller(kind, full_offer))
-    assert texts
-    assert all(said in each for each in texts)
-    assert HIDE == mask_remedy(said, "attn=bool2d")
+    found = [each.cause for each in masks(caller(kind, full_offer)) if each.cause]
+    assert found
+    assert all(said in each.text for each in found)
+    assert {HIDE} == {each.remedy for each in found}
 
 
 def test_a_mask_of_one_path_names_the_path(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.reading import WeightsFinding
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.row_factors import shortest
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SHARE = "{c:.4g} divided by the number of keys is added to each weight, behind t
 AGAIN = "{}, and each row divided by its sum again"
 
 
-def added_values(wrong: Sequence[CallResult]) -> WeightsFinding | None:
+def added_values(wrong: Sequence[CallResult]) -> Effect | None:
     """Return what is added to each weight, where one constant explains the errors of all outputs.
 
     Hidden keys may have it too, or not.
@@ -45,7 +45,7 @@ def added_values(wrong: Sequence[CallResult]) -> WeightsFinding | None:
         for text, scaled in ((EACH, found), (SHARE, found * keys[: len(found)])):
             if len(found) == len(trials) and (c := _common(scaled)):
                 said = text.format(c=c)
-                return WeightsFinding(AGAIN.format(said) if again else said, REMEDY)
+                return Effect(AGAIN.format(said) if again else said, REMEDY)
     return None
 
 

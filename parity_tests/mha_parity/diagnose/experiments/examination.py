@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from mha_parity.core.candidate import without_place
 from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, error_analysis, narrower
 from mha_parity.diagnose.experiments.exponential import ExponentialErrors, exponential_errors
-from mha_parity.diagnose.experiments.features import FeatureEffect, features
-from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
+from mha_parity.diagnose.experiments.features import features
 from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import RETURNED, MaskEffect, mask_pairs, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import parts_read
 from mha_parity.diagnose.experiments.reading import read_problem, read_wider, wrong_sums
-from mha_parity.diagnose.experiments.remedies import BOOLEANS_FIRST, MASK_OPERATIONS, mask_remedy
 from mha_parity.diagnose.experiments.replaced import replaced
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
@@ -25,8 +23,7 @@ from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMED
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.sizes import Scan, coincidences, scans
 from mha_parity.diagnose.experiments.state import KEEP_NOTHING, CallHistoryEffect, earlier_calls
-from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
-from mha_parity.diagnose.experiments.variants import ORDER_REMEDIES
+from mha_parity.diagnose.experiments.values import NO_KEYS, values
 from mha_parity.diagnose.experiments.weights import (
     causes,
     causes_of_falling_scores,
@@ -38,13 +35,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
-    from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding
+    from mha_parity.diagnose.experiments.effect import Effect, FeatureEffect
+    from mha_parity.diagnose.experiments.reading import SampleWeights
 
 FINE = 40  # bits that are right: fewer in float64 are not lost to the last roundings
 COARSE = 14  # bits: a table or a grid of scores is coarser
 WORTH = 64  # calls: of a sample that is wrong where no other is, its weights
 SHOWN = 4  # kinds of masks that have one effect
 UNKNOWN = "no experiment explains it"
+BOOLEANS_FIRST = "make booleans of the mask before all else: ~ of the integers 0 and 1 is never 0"
 BY_PLACE = "know each axis by its place, or by an argument that names their order"
 RETURN_USED = "return the weights that the values are multiplied with"
 
@@ -60,6 +59,12 @@ class ExperimentFinding:
     stage: str = ""
     operation: str = ""
 
+    @classmethod
+    def of(cls, effect: Effect, stage: str, evidence: str = "") -> ExperimentFinding:
+        """Return an effect as a finding of a stage."""
+        e = effect
+        return cls(e.text, e.remedy, evidence, e.understood, stage, e.operation)
+
 
 @dataclass
 class Examination:
@@ -69,11 +74,11 @@ class Examination:
     scans: list[Scan] = field(default_factory=list)
     earlier: CallHistoryEffect = field(default_factory=CallHistoryEffect)
     readings: list[SampleWeights] = field(default_factory=list)
-    causes: list[WeightsFinding] = field(default_factory=list)
+    causes: list[Effect] = field(default_factory=list)
     digits: ErrorAnalysis | None = None
     masks: list[MaskEffect] = field(default_factory=list)
     features: list[FeatureEffect] = field(default_factory=list)
-    values: list[ValueEffect] = field(default_factory=list)
+    values: list[Effect] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
     scales: list[EffectiveScale] = field(default_factory=list)
     exponential: ExponentialErrors | None = None
@@ -224,7 +229,7 @@ def cause_findings(seen: Examination) -> list[ExperimentFinding]:
     if seen.shared:
         found.append(ExperimentFinding(seen.shared, SHARED_REMEDY, stage="arrays"))
     found += [*_masked(seen), *_featured(seen)]
-    found += [ExperimentFinding(each.text, each.remedy, stage="values") for each in seen.values]
+    found += [ExperimentFinding.of(each, "values") for each in seen.values]
     found += [ExperimentFinding(each, RETURN_USED, stage="returned") for each in seen.returned]
     narrow = list(_narrow(seen, found))
     # What is wrong without keys alone explains less than lost digits do.
@@ -241,7 +246,7 @@ def _narrow(seen: Examination, found: list[ExperimentFinding]) -> Iterator[Exper
 
 def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
     """Yield what masks do, kinds of one effect together, that of the most kinds first."""
-    kinds: dict[str, list[str]] = {}
+    kinds: dict[str, list[MaskEffect]] = {}
     understood = any(each.understood for each in seen.masks)
     effects = [e for e in seen.masks if e.effect and (e.understood or not understood)]
     if any(each.effect and each.name.startswith("weights=") for each in seen.features):
@@ -257,33 +262,22 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
     for each in effects:
         # A padding mask may be passed as an attn_mask too: right in other ways, it is wrong by it.
         if each.always or each.name.startswith("attn=") or each.effect not in of_attn:
-            kinds.setdefault(each.effect, []).append(each.name)
-    for effect, names in sorted(kinds.items(), key=lambda item: -len(item[1])):
+            kinds.setdefault(each.effect, []).append(each)
+    for alike in sorted(kinds.values(), key=len, reverse=True):
+        names = [each.name for each in alike]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN + 1 else ""
         shown = ", ".join(names[:SHOWN] if more else names)
-        text = f"with {shown}{more}: {effect}"
-        operation = next((o for said, o in MASK_OPERATIONS.items() if said in effect), "")
-        yield ExperimentFinding(
-            text, mask_remedy(effect, names[0]), stage="mask", operation=operation,
-            understood=understood,
-        )  # fmt: skip
+        if cause := alike[0].cause:
+            yield ExperimentFinding.of(cause.within(f"with {shown}{more}: "), "mask")
 
 
 def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
     """Yield which features alone are wrong."""
     for each in seen.features:
-        if each.effect:
-            remedy = f"look at what the code does only for {each.name}"
-            operation = "key heads" if "query head h uses " in each.effect else ""
-            remedy = ORDER_REMEDIES.get(each.effect, remedy)
-            if "the bias of the output projection" in each.effect:
-                remedy = "add the bias of the output projection once, behind the sum over heads"
-            if each.name == "scale=given":
-                remedy = SCALE_REMEDY
-            if operation:
-                remedy = "repeat each key head for all query heads of its group: repeat_interleave"
-            text = f"with {each.name}: {each.effect}"
-            yield ExperimentFinding(text, remedy, stage="feature", operation=operation)
+        if cause := each.cause:
+            remedy = cause.remedy or f"look at what the code does only for {each.name}"
+            found = replace(cause.within(f"with {each.name}: "), remedy=remedy)
+            yield ExperimentFinding.of(found, "feature")
 
 
 def _crashes(seen: Examination) -> list[ExperimentFinding]:
@@ -346,12 +340,7 @@ def _plain(seen: Examination) -> list[ExperimentFinding]:
         evidence = "; ".join([where, *(each.text for each in seen.causes)])
         return [ExperimentFinding(text, f"{remedy}to the next", evidence, stage="influence")]
     if seen.causes:
-        return [
-            ExperimentFinding(
-                each.text, each.remedy, where, each.understood, "weights", each.operation
-            )
-            for each in seen.causes
-        ]
+        return [ExperimentFinding.of(each, "weights", where) for each in seen.causes]
     if seen.readings:
         return [_behind(seen, where)]
     return [ExperimentFinding(f"plain problems are wrong: {UNKNOWN}", "", where, understood=False)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,8 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.features import PLAIN
 from mha_parity.diagnose.experiments.calls import WRONG, CallResult, unmixed_problem
+from mha_parity.diagnose.experiments.effect import Effect, FeatureEffect
+from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
 from mha_parity.diagnose.experiments.given_scale import given_scale
 from mha_parity.diagnose.experiments.moved import index_permutation, reshaped_rows
 from mha_parity.diagnose.experiments.places import contents, places
@@ -34,17 +35,9 @@ ARRAYS = {
     "bias": ("b_q", "b_k", "b_v", "b_out"), "bias_kv": ("bias_k", "bias_v"), "zero_attn": (),
 }  # fmt: skip
 SIZES = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6}
-IGNORED = "it has no effect"
+IGNORED = Effect("it has no effect")
+OUTPUT_BIAS = "add the bias of the output projection once, behind the sum over heads"
 EXACT = 1e-3  # of how often a bias is added: a count, or a factor such as 1/sqrt(D)
-
-
-@dataclass(frozen=True)
-class FeatureEffect:
-    """One feature beyond the plainest: what is wrong with it alone, "" where nothing is."""
-
-    name: str
-    effect: str
-    error: float
 
 
 def features(caller: Caller) -> Iterator[FeatureEffect]:
@@ -63,7 +56,7 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
             problem = make_problem(case) if axis == "out_proj" else unmixed_problem(case)
             trial = caller.ask_problems([problem])[0]
             if trial.answer is not None and trial.found is None:
-                yield FeatureEffect(f"{axis}={value}", _shape(trial), np.inf)
+                yield FeatureEffect(f"{axis}={value}", _shape(trial, axis), np.inf)
             elif trial.found is not None:
                 if axis == "scale":
                     effect = given_scale(caller, case)
@@ -87,22 +80,27 @@ def _by_inputs(caller: Caller, case: Case, own: FeatureEffect) -> Iterator[Featu
         other = case.replace(inputs=inputs, keys=case.queries if inputs == "self" else case.keys)
         biased, bare = (unmixed_problem(each) for each in (other, other.replace(bias="no")))
         trial = caller.ask_problems([biased])[0]
-        effect = _bias_effect(caller, trial) if trial.found is not None else ""
+        effect = _bias_effect(caller, trial) if trial.found is not None else None
         if not effect or not any(each.wrong for each in caller.ask_problems([bare])):
             found[inputs] = FeatureEffect(own.name, effect, trial.largest_error)
     wrong = {inputs: each for inputs, each in found.items() if each.effect}
     if len(wrong) in {0, len(found)}:
         yield own
         return
-    said: set[str] = set()
+    said: set[Effect | None] = set()
     for inputs, each in wrong.items():
-        text = "biases have no effect" if each.effect == IGNORED else f"with biases, {each.effect}"
-        if text not in said:
-            yield FeatureEffect(f"inputs={inputs}", text, each.error)
-        said.add(text)
+        if each.cause not in said:
+            ignored = each.cause == IGNORED
+            cause = (
+                Effect("biases have no effect")
+                if ignored
+                else each.cause and each.cause.within("with biases, ")
+            )
+            yield FeatureEffect(f"inputs={inputs}", cause, each.error)
+        said.add(each.cause)
 
 
-def _bias_effect(caller: Caller, trial: CallResult) -> str:
+def _bias_effect(caller: Caller, trial: CallResult) -> Effect | None:
     return _ignored(trial, "bias") or _effect(caller, trial)
 
 
@@ -113,66 +111,70 @@ def _change(axis: str, value: str) -> dict[str, object]:
     return {"v_head_dim": SIZES["head_dim"] + 3} if axis == "v_dim" else {axis: value}
 
 
-def _shape(trial: CallResult) -> str:
+def _shape(trial: CallResult, axis: str) -> Effect:
     found = () if trial.answer is None else np.shape(trial.answer.output)
-    return f"the output has the shape {found}, expected {trial.problem.output_shape}"
+    text = f"the output has the shape {found}, expected {trial.problem.output_shape}"
+    return Effect(text, SCALE_REMEDY if axis == "scale" else "")
 
 
-def _effect(caller: Caller, trial: CallResult) -> str:
+def _effect(caller: Caller, trial: CallResult) -> Effect | None:
     if not trial.wrong:
-        return ""
+        return None
     variants = (*head_variants(trial.problem), *bias_variants(trial.problem))
-    variant = answered_variant(trial, variants)
-    if effect := variant or used_key_heads(trial):
+    if effect := (
+        answered_variant(trial, variants)
+        or used_key_heads(trial)
+        or _added_bias(trial)
+        or _query_bias(caller, trial)
+        or _scaled(caller, trial)
+    ):
         return effect
-    if effect := _added_bias(trial) or _query_bias(caller, trial):
-        return effect
-    if effect := _scaled(caller, trial):
-        return effect
-    if order := index_permutation(trial) or reshaped_rows(trial):
-        return order
+    if order := index_permutation(trial):
+        return Effect(order.text)
+    if reshaped := reshaped_rows(trial):
+        return reshaped
     spots = f" at {', '.join(places([trial]))}" if places([trial]) else ""
     text = contents([trial])
-    return f"the output is {text or 'wrong'}{spots}"
+    return Effect(f"the output is {text or 'wrong'}{spots}")
 
 
-def _scaled(caller: Caller, trial: CallResult) -> str:
+def _scaled(caller: Caller, trial: CallResult) -> Effect | None:
     """Return the factor on all scores, where that is all."""
     reading = read_problem(caller, trial.problem)
     found = None if reading is None or reading.right else curve(reading)
     if found is None:
-        return ""
+        return None
     slopes, misfit = slope(found)
     factor, root = float(slopes.mean()), trial.problem.head_dim**0.5
     if misfit > found.atol or np.ptp(slopes) > found.atol or abs(factor - 1) <= EXACT:
-        return ""
+        return None
     laws = {"1/sqrt(D)": 1 / root, "sqrt(D)": root, "1/D": root**-2}
     law = next((f" = {text}" for text, number in laws.items() if abs(factor - number) < EXACT), "")
-    return f"the scores are multiplied by {factor:.4g}{law} besides the scale"
+    return Effect(f"the scores are multiplied by {factor:.4g}{law} besides the scale")
 
 
-def _ignored(trial: CallResult, axis: str) -> str:
+def _ignored(trial: CallResult, axis: str) -> Effect | None:
     """Return that a feature has no effect, where the output is the one expected without it."""
     if axis not in ARRAYS or not trial.wrong:
-        return ""
+        return None
     case = trial.problem.case.replace(**{axis: PLAIN[axis]})
     bare = trial.problem.replace(case=case, **dict.fromkeys(ARRAYS[axis]))
-    return "" if CallResult(bare, trial.answer).wrong else IGNORED
+    return None if CallResult(bare, trial.answer).wrong else IGNORED
 
 
-def _added_bias(trial: CallResult) -> str:
+def _added_bias(trial: CallResult) -> Effect | None:
     """Return how many times a bias is added to v or to the output, where that is all."""
     problem, found = trial.problem, trial.found
-    biases = {"v": problem.b_v, "the output projection": problem.b_out}
-    for name, bias in biases.items():
+    biases = (("v", problem.b_v, ""), ("the output projection", problem.b_out, OUTPUT_BIAS))
+    for name, bias, remedy in biases:
         if bias is None or not bias.any() or found is None:
             continue
         vector = trial.by_head(np.broadcast_to(bias, problem.output_shape))
         difference = found - trial.expected
         more = float((difference * vector).sum() / (vector * vector).sum())
         if np.abs(difference - more * vector).max() <= WRONG * trial.allowed:
-            return _counted(name, 1 + more)
-    return ""
+            return Effect(_counted(name, 1 + more), remedy)
+    return None
 
 
 def _counted(name: str, times: float) -> str:
@@ -181,21 +183,21 @@ def _counted(name: str, times: float) -> str:
     return f"the bias of {name} is added {times:.4g} times, expected once"
 
 
-def _query_bias(caller: Caller, trial: CallResult) -> str:
+def _query_bias(caller: Caller, trial: CallResult) -> Effect | None:
     """Return how many times the bias of q is added, from what it adds to the scores."""
     problem = trial.problem
     reading = None if problem.b_q is None else read_problem(caller, problem)
     found = None if reading is None else curve(reading)
     if reading is None or found is None or reading.right:
-        return ""
+        return None
     scores = found.relative(_bias_scores(problem, reading.key, found.y.shape))
     x, rest = scores[found.usable], (found.y - found.x)[found.usable]
     more = float(x @ rest) / max(float(x @ x), 1e-300)
     if np.abs(rest - more * x).max(initial=0) > found.atol:
-        return ""
+        return None
     root = abs(1 + more - problem.head_dim**0.5) < EXACT
     why = " (sqrt(D): q is scaled before its bias is added)" if root else ""
-    return _counted("q", 1 + more) + why
+    return Effect(_counted("q", 1 + more) + why)
 
 
 def _bias_scores(problem: Problem, key: Array, shape: tuple[int, ...]) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.diagnose.experiments.calls import CallResult, unmixed_problem
+from mha_parity.diagnose.experiments.effect import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,19 +34,19 @@ MEANINGS: dict[str, Callable[[float, int], float]] = {
 }
 
 
-def given_scale(caller: Caller, case: Case) -> str:
-    """Return what is applied in place of a given scale, and at which signs; "" if it is right."""
+def given_scale(caller: Caller, case: Case) -> Effect | None:
+    """Return what is applied in place of a given scale, and at which signs; None if it is right."""
     problem = unmixed_problem(case)
     trials = caller.ask_problems([problem.replace(given_scale=scale) for scale in SCALES])
     answered = [each for each in trials if each.found is not None]
     wrong = [each for each in answered if each.wrong]
     if not wrong:
-        return ""
+        return None
     for among, where in ((answered, ""), (wrong, f"where it is {_signs(wrong)}, ")):
         for text, meaning in MEANINGS.items():
             if all(_is(each, meaning) for each in among):
-                return f"{where}{text}"
-    return "the output is wrong"
+                return Effect(f"{where}{text}", REMEDY)
+    return Effect("the output is wrong", REMEDY)
 
 
 def _is(trial: CallResult, meaning: Callable[[float, int], float]) -> bool:

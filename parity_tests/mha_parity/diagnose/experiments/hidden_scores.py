@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.reading import WeightsFinding
+from mha_parity.diagnose.experiments.effect import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
 LEAST = 1e-3
+FILL = "number for hidden keys"
 HIDE = "fill hidden scores with -inf before the softmax"
 
 
-def hidden_scores(reading: SampleWeights, plain: Array) -> str:
+def hidden_scores(reading: SampleWeights, plain: Array) -> Effect | None:
     """Return the score that hidden keys get, or what is added to theirs, where it is one number.
 
     Or what is added to the least or the largest score of their row. ``plain`` are the scores
@@ -28,24 +30,25 @@ def hidden_scores(reading: SampleWeights, plain: Array) -> str:
     hidden = ~reading.visible
     weights = np.where(reading.weights > 1e-300, reading.weights, np.nan)
     if not (hidden & np.isfinite(weights)).any():
-        return ""
+        return None
     rows = np.where(hidden, np.nan, np.log(weights) - plain)
     scores = np.log(weights) - _row_medians(rows)
     elements = hidden & np.isfinite(scores) & (reading.weights > LEAST * reading.noise)
     if 2 * elements.sum() < hidden.sum():
-        return ""
+        return None
     fill, added = scores[elements], (scores - plain)[elements]
     if np.ptp(fill) <= LEAST:
         score = _scaled(float(np.median(fill)), reading.problem)
-        return f"hidden keys get the score {score}, not -inf"
+        return Effect(f"hidden keys get the score {score}, not -inf", HIDE, FILL)
     if np.ptp(added) <= LEAST < abs(np.median(added)):
-        return f"hidden keys get {float(np.median(added)):.4g} added to their score, not -inf"
+        more = f"{float(np.median(added)):.4g}"
+        return Effect(f"hidden keys get {more} added to their score, not -inf", HIDE)
     for words, of_row in _scores_of_rows(plain, hidden):
         beyond = (scores - of_row)[elements]
         if np.ptp(beyond) <= LEAST:
-            more = float(np.median(beyond))
-            return f"hidden keys get {words}{_difference(more)}, not -inf"
-    return ""
+            score = f"{words}{_difference(float(np.median(beyond)))}"
+            return Effect(f"hidden keys get {score}, not -inf", HIDE, FILL)
+    return None
 
 
 def _scores_of_rows(plain: Array, hidden: Array) -> Iterator[tuple[str, Array]]:
@@ -82,10 +85,10 @@ def _row_medians(rows: Array) -> Array:
     return medians
 
 
-def causal_fill(reading: SampleWeights) -> WeightsFinding | None:
+def causal_fill(reading: SampleWeights) -> Effect | None:
     """Return that the keys which a causal rule hides get a score of their own in place of -inf."""
     if reading.visible.all() or reading.key.shape[0] != reading.query.shape[0]:
         return None
     plain = reading.query @ reading.key.swapaxes(-1, -2) * reading.problem.scale
-    text = hidden_scores(reading, plain)
-    return WeightsFinding(text, HIDE, operation="fill") if text else None
+    found = hidden_scores(reading, plain)
+    return found and replace(found, operation="fill")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,33 +24,47 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
-CUT_OFF = "keys whose"  # how the sentence begins on keys that are left out by their score
 OUT_OF_SUM = "keys that the softmax goes over are left out of the sum of their values"
 BEHIND_SOFTMAX = (
     "hidden weights are set to 0 after the softmax, and rows are not divided by their sum again"
 )
 
 
-def visibility(reading: SampleWeights, *, of_most: bool = False) -> str:
-    """Return the rule of the keys that rows see where it is a wrong one; "" without a rule.
+class KeysRule(NamedTuple):
+    """Which keys rows see that should see others, in words.
+
+    ``kind``: "score" where the scores of keys decide, "sum" where the weights are those of a
+    softmax over all keys and "softmax" where they are that behind a mask, "causal" of a causal
+    mask that is too small, "" of any other rule.
+    """
+
+    text: str
+    kind: str = ""
+
+
+def visibility(reading: SampleWeights, *, of_most: bool = False) -> KeysRule | None:
+    """Return the rule of the keys that rows see where it is a wrong one; None without a rule.
 
     ``of_most``: a rule that few rows are exceptions to.
     """
     seen, visible = reading.seen, reading.visible
     lost, leaked = visible & _readable(reading) & ~seen, seen & ~visible
     if not (lost.any() or leaked.any()):
-        return ""
+        return None
     if (cut := cut_off(reading, lost)) and not leaked.any():
-        return cut
+        return KeysRule(cut, "score")
     pairs = [*zip(seen, visible, strict=True)]
-    rules = [(_most_rows if of_most else _rows)(*pair) for pair in pairs]
-    if not all(rules):
-        return ""
-    rule = rules[0] if len(set(rules)) == 1 else f"in head 0, {rules[0]}"
+    rules = [r for pair in pairs if (r := (_most_rows if of_most else _rows)(*pair))]
+    if len(rules) < len(pairs):
+        return None
+    first = rules[0]
+    rule = first.text if len(set(rules)) == 1 else f"in head 0, {first.text}"
     if not _are_of_all_keys(reading):
-        return rule
+        return KeysRule(rule, first.kind)
     # Where nothing is hidden, a loop over the values may end too early as well.
-    return f"{OUT_OF_SUM if reading.visible.all() else BEHIND_SOFTMAX}: {rule}"
+    if reading.visible.all():
+        return KeysRule(f"{OUT_OF_SUM}: {rule}", "sum")
+    return KeysRule(f"{BEHIND_SOFTMAX}: {rule}", "softmax")
 
 
 def _are_of_all_keys(reading: SampleWeights) -> bool:
@@ -65,14 +79,14 @@ def visible_rule(reading: SampleWeights) -> str:
     return rules.pop() if len(rules) == 1 else ""
 
 
-def irregular(reading: SampleWeights) -> str:
-    """Return an example of a row that sees other keys than it should; "" where none does."""
+def irregular(reading: SampleWeights) -> KeysRule | None:
+    """Return an example of a row that sees other keys than it should; None where none does."""
     lost = reading.visible & _readable(reading) & ~reading.seen
     odd = lost | (reading.seen & ~reading.visible)
     if not odd.any():
-        return ""
+        return None
     head, row = (int(i) for i in np.argwhere(odd.any(axis=-1))[0])
-    return _example(reading.seen[head], reading.visible[head], row)
+    return KeysRule(_example(reading.seen[head], reading.visible[head], row))
 
 
 def _readable(reading: SampleWeights) -> Array:
@@ -95,7 +109,7 @@ def cut_off(reading: SampleWeights, lost: Array) -> str:
     for name, size in (("weight", reading.expected), ("score", reading.scores)):
         top, bottom = float(size[lost].max()), float(size[kept].min())
         if top < bottom:
-            return f"{CUT_OFF} {name} is below {_between(bottom, top)} get no weight"
+            return f"keys whose {name} is below {_between(bottom, top)} get no weight"
     for width in (lost.shape[-1], 1, *TILES):
         below = largest_so_far(reading, width) - reading.scores
         most, least = float(below[kept].max()), float(below[lost].min())
@@ -103,7 +117,7 @@ def cut_off(reading: SampleWeights, lost: Array) -> str:
             by = _between(most, least)
             places = {lost.shape[-1]: "of the row", 1: "so far"}
             of = places.get(width, f"so far, by tiles of {width}")
-            return f"{CUT_OFF} score is more than {by} below the largest {of} get no weight"
+            return f"keys whose score is more than {by} below the largest {of} get no weight"
     return ""
 
 
@@ -171,37 +185,37 @@ def keys_lost(readings: Sequence[SampleWeights]) -> str:
     return f"no row gives weight to {rule or 'some keys'} (here {here})"
 
 
-def _rows(seen: Array, visible: Array) -> str:
+def _rows(seen: Array, visible: Array) -> KeysRule | None:
     """Return which keys row i of one head sees, where that is a rule other than the right one."""
     lost = visible & ~seen
     if not lost.any() and (covered := _covered(seen & ~visible)):
-        return covered
+        return KeysRule(covered, "causal")
     rule = _interval(seen)
     expected = _interval(visible) or "the keys that the masks leave"
     if not rule or rule == expected:
-        return ""
+        return None
     row = int(np.flatnonzero((seen != visible).any(axis=1))[0])
     example = _example(seen, visible, row)
-    return f"row i sees keys {rule} (within 0 … S-1), expected {expected}; {example}"
+    return KeysRule(f"row i sees keys {rule} (within 0 … S-1), expected {expected}; {example}")
 
 
-def _most_rows(seen: Array, visible: Array) -> str:
-    """Return which keys row i of one head sees in most rows, and which rows see others; or ""."""
+def _most_rows(seen: Array, visible: Array) -> KeysRule | None:
+    """Return which keys row i of one head sees in most rows, and which rows see others; or None."""
     keys = seen.shape[1]
     if not seen.any(axis=1).all():
-        return ""
+        return None
     first, last = seen.argmax(axis=1), keys - 1 - seen[:, ::-1].argmax(axis=1)
     if not np.array_equal(last - first + 1, seen.sum(axis=1)):
-        return ""
+        return None
     rule, off = nearest_edges(first, last, keys)
     if not rule or not off.any():
-        return ""
+        return None
     expected = _interval(visible) or "the keys that the masks leave"
     example = _example(seen, visible, int(np.flatnonzero(off)[0]))
     rows = index_runs(np.flatnonzero(off))
     if rule == expected:
-        return f"rows {rows} see other keys than {expected}: {example}"
-    return f"row i sees keys {rule}, expected {expected}, but for rows {rows}: {example}"
+        return KeysRule(f"rows {rows} see other keys than {expected}: {example}")
+    return KeysRule(f"row i sees keys {rule}, expected {expected}, but for rows {rows}: {example}")
 
 
 def _example(seen: Array, visible: Array, row: int) -> str:

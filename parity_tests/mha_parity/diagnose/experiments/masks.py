@@ -13,28 +13,21 @@ import numpy as np
 from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import CallResult, unmixed_problem
+from mha_parity.diagnose.experiments.effect import Effect, FeatureEffect
 from mha_parity.diagnose.experiments.hidden_scores import LEAST, hidden_scores
 from mha_parity.diagnose.experiments.influence import (
     BEHIND_SOFTMAX,
+    KeysRule,
     irregular,
     visibility,
     visible_rule,
 )
-from mha_parity.diagnose.experiments.moved import (
-    PADDED_ROWS,
-    blanked_rows,
-    index_permutation,
-    is_left_out,
-)
+from mha_parity.diagnose.experiments.moved import blanked_rows, index_permutation, is_left_out
 from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rescaled_scores import rescaled
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
-from mha_parity.diagnose.experiments.transfer import curve, tile_offset_sentence
-from mha_parity.diagnose.experiments.variants import (
-    answered_variant,
-    mask_variants,
-    without_masks,
-)
+from mha_parity.diagnose.experiments.transfer import RESCALED, curve, tile_offset_sentence
+from mha_parity.diagnose.experiments.variants import answered_variant, mask_variants, without_masks
 from mha_parity.diagnose.read_weights import ATOL
 
 if TYPE_CHECKING:
@@ -70,26 +63,28 @@ READABLE = {"head_dim": 139}
 RESOLVED = 100  # times what a weight is read to: an output that is less off says nothing of them
 ALONE, PAIRED = 16, 4  # seeds with which a mask is tried, and two at once
 RETURNED, WITHOUT = " with returned weights", " without returned weights"
-UNREAD = "less than weights can be read to"
-HIDDEN_QUERIES = "it hides the rows of queries that it marks, not keys"
-NO_EFFECT = "the mask has no effect"
-NAN_OF_HIDDEN = "rows with a hidden key are NaN"
-NOT_LEFT = "NaN, as where no key is left"
-BEHIND = "the weights are right, the output is not"
-CANNOT = "the weights cannot be read"
+HIDDEN_QUERIES = Effect(
+    "it hides the rows of queries that it marks, not keys",
+    "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of keys",
+)
+NAN_OF_HIDDEN = Effect(
+    "rows with a hidden key are NaN", "let -inf reach the exponential alone: 0 times -inf is NaN"
+)
+BEHIND = Effect("the weights are right, the output is not", understood=False)
+AFTER = "mask behind the softmax"
+BOUNDS = "let each row see the keys that it should: look at the bounds of loops over keys"
+OF_RULES = {"": (BOUNDS, ""), "sum": (BOUNDS, ""), "softmax": (BOUNDS, AFTER)}  # by their kinds
+IN_SCORES = "apply the mask to the scores, before the softmax, as it is"
+OF_BOTH = "hide a key where either mask hides it, and add both where they are float"
 
 
 @dataclass(frozen=True)
-class MaskEffect:
-    """One kind of mask: what it does in place of what it should ("" where it is right).
+class MaskEffect(FeatureEffect):
+    """One kind of mask: what it does in place of what it should.
 
-    ``error`` is the largest error of the output; ``trial`` the call. ``always``: it is wrong in
-    every way in which the mask is passed.
+    ``trial`` is the call. ``always``: it is wrong in every way in which the mask is passed.
     """
 
-    name: str
-    effect: str
-    error: float
     trial: CallResult
     always: bool = False
 
@@ -97,13 +92,6 @@ class MaskEffect:
     def kind(self) -> str:
         """The value on the axis of its mask, of the second of two: "causal"."""
         return str(re.findall(r"(?:padding|attn)=(\w+)", self.name)[-1])
-
-    @property
-    def understood(self) -> bool:
-        """Whether the weights show what the mask does."""
-        return bool(self.effect) and not self.effect.endswith(
-            (BEHIND, UNREAD, NOT_LEFT, CANNOT, PADDED_ROWS)
-        )
 
 
 def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
@@ -136,7 +124,8 @@ def mask_pairs(caller: Caller) -> Iterator[MaskEffect]:
             designs = [*itertools.chain.from_iterable(chosen)]
             found = [e for e in _effects(caller, designs, plain_wrong=False) if e.effect]
             for each in ([each for each in found if each.understood] or found)[:1]:
-                yield replace(each, effect=caller.with_parameter(each.effect, each.trial.problem))
+                text = caller.with_parameter(each.effect, each.trial.problem)
+                yield replace(each, cause=each.cause and replace(each.cause, text=text))
 
 
 def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
@@ -201,6 +190,10 @@ def _effects(
         if trial.found is None:
             continue
         effect = _effect(caller, trial, plain_wrong)
+        # Of two masks, the keys that are seen do not show which one is read wrongly.
+        of_two = " and " in name
+        if effect and (not effect.remedy or (of_two and effect.remedy == BOUNDS)):
+            effect = replace(effect, remedy=OF_BOTH if of_two else IN_SCORES)
         alone = effect and not plain_wrong and _is_right_with_weights(caller, case)
         found = MaskEffect(f"{name}{WITHOUT if alone else ''}", effect, trial.largest_error, trial)
         yield found
@@ -217,13 +210,13 @@ def _is_right_with_weights(caller: Caller, case: Case) -> bool:
     return not trial.crashed and not trial.wrong
 
 
-def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
+def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> Effect | None:
     """Return what a mask does in place of what it should, in sample 0 and then in the last."""
     if not trial.wrong or is_left_out(caller.candidate, trial):
-        return ""
+        return None
     problem = trial.problem
     known = (
-        ""
+        None
         if plain_wrong
         else _as_other_mask(trial)
         or index_permutation(trial)
@@ -239,11 +232,10 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
         if reading is None or reading.right:
             continue
         if not plain_wrong:
-            effect = mask_effect(reading, unmasked(problem, sample))
-            return f"{effect}{_in_some_samples(trial)}" if effect == NO_EFFECT else effect
+            return mask_effect(reading, unmasked(problem, sample), trial)
         if rule := visibility(reading):
-            return rule
-    return "" if plain_wrong else _unread(trial, was_read=was_read)
+            return _of_rule(rule)
+    return None if plain_wrong else _unread(trial, was_read=was_read)
 
 
 def _in_some_samples(trial: CallResult) -> str:
@@ -258,23 +250,25 @@ def _in_some_samples(trial: CallResult) -> str:
     return f" in sample {index_runs(np.flatnonzero(off))} of {off.size}{which}"
 
 
-def _unread(trial: CallResult, *, was_read: bool) -> str:
+def _unread(trial: CallResult, *, was_read: bool) -> Effect:
     """Return what is known of a wrong output whose weights are right as far as they are read."""
     error = trial.largest_error
     if error <= RESOLVED * ATOL[trial.problem.case.dtype]:
-        return f"the output is {error:.2g} off, {UNREAD}"
+        text = f"the output is {error:.2g} off, less than weights can be read to"
+        return Effect(text, understood=False)
     if was_read:
         return BEHIND
     rows = np.flatnonzero(trial.off.any(axis=(0, 1, 3)))
-    return f"row {index_runs(rows)} of {trial.problem.case.queries} is wrong, {CANNOT}"
+    text = f"row {index_runs(rows)} of {trial.problem.case.queries} is wrong"
+    return Effect(f"{text}, the weights cannot be read", understood=False)
 
 
-def _as_other_mask(trial: CallResult) -> str:
+def _as_other_mask(trial: CallResult) -> Effect | None:
     """Return for what the mask was taken, where the answer is right for that."""
     return answered_variant(trial, mask_variants(trial.problem)) or _hidden_queries(trial)
 
 
-def _with_zeros(caller: Caller, trial: CallResult) -> str:
+def _with_zeros(caller: Caller, trial: CallResult) -> Effect | None:
     """Return for what a float mask is taken that hides every key, where some numbers are 0."""
     problem = trial.problem
     for name in ("key_padding_mask", "attn_mask"):
@@ -285,23 +279,23 @@ def _with_zeros(caller: Caller, trial: CallResult) -> str:
         zeros = problem.replace(**{name: np.where(kept & np.isfinite(mask), 0, mask)})
         changed = caller.ask_problems([zeros])[0]
         return answered_variant(changed, mask_variants(zeros))
-    return ""
+    return None
 
 
-def _hidden_queries(trial: CallResult) -> str:
+def _hidden_queries(trial: CallResult) -> Effect | None:
     """Return that a padding mask hides rows in place of keys, where these rows alone are changed.
 
     All others are answered as without the mask.
     """
     mask, case = trial.problem.key_padding_mask, trial.problem.case
     if mask is None or case.queries != case.keys:
-        return ""
+        return None
     bare = trial.problem.replace(case=case.replace(padding="none"), key_padding_mask=None)
     changed = CallResult(bare, trial.answer).off.any(axis=(1, 3))
     marked = mask if mask.dtype == np.bool_ else mask != 0
     # Where a sample's rows are all marked, or none is, other causes change the same ones.
     in_part = (marked.any(axis=1) & ~marked.all(axis=1)).any()
-    return HIDDEN_QUERIES if in_part and np.array_equal(changed, marked) else ""
+    return HIDDEN_QUERIES if in_part and np.array_equal(changed, marked) else None
 
 
 def kept_keys(caller: Caller, found: MaskEffect) -> str:
@@ -317,13 +311,14 @@ def unmasked(problem: Problem, sample: int) -> Array:
     return np.asarray(bare.stages["scores"][sample][..., : problem.key.shape[1]])
 
 
-def mask_effect(reading: SampleWeights, plain: Array) -> str:
+def mask_effect(reading: SampleWeights, plain: Array, trial: CallResult) -> Effect:
     """Return what the weights say of the mask; ``plain`` are the scores without it."""
     blank = np.isnan(reading.weights).any(axis=(0, 2))
     if blank.any():
         if tile := _hidden_tile(np.asarray(blank), ~reading.visible):
             return tile
-        return f"row {index_runs(np.flatnonzero(blank))} is {NOT_LEFT}"
+        text = f"row {index_runs(np.flatnonzero(blank))} is NaN, as where no key is left"
+        return Effect(text, understood=False)
     empty = np.asarray((reading.weights == 0).all(axis=(0, 2)) & reading.visible.any(axis=(0, 2)))
     if empty.any() and (tile := _hidden_tile(empty, ~reading.visible, "0")):
         return tile
@@ -333,31 +328,35 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
     atol = 10 * reading.noise
     weights, hidden = reading.weights, ~reading.visible
     if np.abs(weights - bare).max() <= atol:
-        return NO_EFFECT
+        return Effect(f"the mask has no effect{_in_some_samples(trial)}")
     if np.abs(weights - np.where(hidden, 0, bare)).max() <= atol:
-        return BEHIND_SOFTMAX
+        return Effect(BEHIND_SOFTMAX, operation=AFTER)
     return (
         hidden_scores(reading, plain)
         or _added(reading, plain, bare)
         or rescaled(reading, plain)
-        or visibility(reading)
-        or irregular(reading)
+        or _of_rule(visibility(reading) or irregular(reading))
         or _between_tiles(reading)
-        or "weights of visible keys are wrong by no rule that was tried"
+        or Effect("weights of visible keys are wrong by no rule that was tried")
     )
 
 
-def _between_tiles(reading: SampleWeights) -> str:
+def _of_rule(rule: KeysRule | None) -> Effect | None:
+    return rule and Effect(rule.text, *OF_RULES.get(rule.kind, ("", "")))
+
+
+def _between_tiles(reading: SampleWeights) -> Effect | None:
     """Return that tiles of keys are merged wrongly, where within each the weights are right.
 
     Few keys are cut in tiles of as few, within which two weights are right by chance.
     """
     found = curve(reading) if reading.weights.shape[-1] > TILE else None
-    return "" if found is None else tile_offset_sentence(found)
+    text = "" if found is None else tile_offset_sentence(found)
+    return Effect(text, RESCALED) if text else None
 
 
-def _hidden_tile(blank: Array, hidden: Array, come_to: str = "NaN") -> str:
-    """Return that a tile of keys that are all hidden makes a row NaN or 0, and no other; or "".
+def _hidden_tile(blank: Array, hidden: Array, come_to: str = "NaN") -> Effect | None:
+    """Return that a tile of keys that are all hidden makes a row NaN or 0, and no other; or None.
 
     The first tile alone, or any: the rows of one mask seldom tell.
     """
@@ -369,27 +368,31 @@ def _hidden_tile(blank: Array, hidden: Array, come_to: str = "NaN") -> str:
         starts = range(0, hidden.shape[-1], tile)
         rows = [hidden[..., start : start + tile].all(axis=-1).any(axis=0) for start in starts]
         if np.array_equal(rows[0], blank) or np.array_equal(np.any(rows, axis=0), blank):
-            return f"rows for which a whole tile of keys is hidden are {come_to}"
-    return ""
+            return Effect(
+                f"rows for which a whole tile of keys is hidden are {come_to}",
+                "take 0 for a running maximum of -inf before it is subtracted",
+            )
+    return None
 
 
-def _added(reading: SampleWeights, plain: Array, bare: Array) -> str:
+def _added(reading: SampleWeights, plain: Array, bare: Array) -> Effect | None:
     """Return the factor on a float mask, or that it is added to the weights."""
     mask = np.where(reading.visible, reading.scores - plain, 0)
     found = curve(reading)
     if np.abs(mask).max() == 0:
-        return ""
+        return None
     rest = reading.weights - bare
     factor = float((rest * mask).sum() / (mask * mask).sum())
     if np.abs(rest - factor * mask)[reading.visible].max() <= 10 * reading.noise:
-        return "the mask is added to the weights, after the softmax"
+        return Effect("the mask is added to the weights, after the softmax")
     if found is None:
-        return ""
+        return None
     x = np.stack([found.relative(plain), found.relative(mask)], axis=-1)[found.usable]
     factors = np.linalg.lstsq(x, found.y[found.usable], rcond=None)[0]
     misfit = np.abs(x @ factors - found.y[found.usable]).max()
     if misfit > found.atol or abs(factors[1] - 1) <= LEAST:  # a mask that is added as it should be
-        return ""
+        return None
     scale = reading.problem.scale
     law = " = 1/sqrt(D)" if abs(factors[1] - scale) < LEAST * scale else ""
-    return f"the float mask is multiplied by {factors[1]:.4g}{law} before it is added to the scores"
+    by = f"{factors[1]:.4g}{law}"
+    return Effect(f"the float mask is multiplied by {by} before it is added to the scores")

@@ -8,8 +8,9 @@ import numpy as np
 
 from mha_parity.core.padded_queries import marks_positions, padded_rows
 from mha_parity.diagnose.experiments.calls import WRONG
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.other_order import order_along, order_rules
-from mha_parity.diagnose.experiments.variants import ROWS_FIRST, SAMPLES_FIRST
+from mha_parity.diagnose.experiments.variants import ROWS_FIRST, SAMPLES_FIRST, SWAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,19 +24,24 @@ LEAST = 3  # indices: two may be exchanged by any rule
 IN_ORDER = "keep samples, heads, rows and columns in the order of the inputs: look for flips"
 OWN_ARRAY = "give each an array of its own: [[0] * E] * L is one list, L times"
 UNSORTED = "put back what was sorted by the inverse of the order: argsort(order), not order"
-PADDED_ROWS = "rows of padded queries are 0, expected attention to the visible keys"
-BY_LENGTH = "sorted by length"
+PADDED_ROWS = Effect(
+    "rows of padded queries are 0, expected attention to the visible keys",
+    "return all rows as torch does, and let the caller set those of padding to 0",
+    understood=False,
+)
 
 
-def index_permutation(trial: CallResult) -> str:
-    """Return at which index of an axis each right output stands; "" where that is not all."""
-    for axis, (word, _, _) in enumerate(AXES):
+def index_permutation(trial: CallResult) -> Effect | None:
+    """Return at which index of an axis each right output stands; None where that is not all."""
+    for axis, (word, letter, size) in enumerate(AXES):
         if (order := _order(trial, axis)) is not None:
-            rule = next(_rules(order, trial, axis), "")
+            by_place = next(order_rules(order, letter, size), "")
+            by_length = "" if by_place else next(_by_length(order, trial, axis), "")
             listed = ", ".join(map(str, order))
             text = f"{word}s 0 … {len(order) - 1} of the output hold those of {word}s {listed}"
-            return f"{text}: {rule}" if rule else text
-    return ""
+            said = ": ".join(filter(None, (text, by_place, by_length)))
+            return Effect(said, UNSORTED if by_length else IN_ORDER)
+    return None
 
 
 def moved_alike(trials: Sequence[CallResult]) -> str:
@@ -56,10 +62,10 @@ def moved_alike(trials: Sequence[CallResult]) -> str:
     return ""
 
 
-def reshaped_rows(trial: CallResult) -> str:
+def reshaped_rows(trial: CallResult) -> Effect | None:
     """Return that samples and rows of the output are exchanged by a reshape, if that is all."""
     if trial.found is None:
-        return ""
+        return None
     found, expected = (
         each.transpose(0, 2, 1, 3).reshape(*each.shape[:3:2], -1)
         for each in (trial.found, trial.expected)
@@ -70,10 +76,10 @@ def reshaped_rows(trial: CallResult) -> str:
         ROWS_FIRST: expected.swapaxes(0, 1).reshape(samples, length, width),
     }
     alike = (
-        said for said, each in reshaped.items()
+        Effect(said, SWAP) for said, each in reshaped.items()
         if np.abs(found - each).max(initial=0) <= WRONG * trial.allowed
     )  # fmt: skip
-    return next(alike, "")
+    return next(alike, None)
 
 
 def one_for_all(trials: Sequence[CallResult]) -> str:
@@ -104,11 +110,11 @@ def _order(trial: CallResult, axis: int) -> Array | None:
     return None
 
 
-def blanked_rows(trial: CallResult) -> str:
+def blanked_rows(trial: CallResult) -> Effect | None:
     """Return that rows of padded queries are 0, where all others are right."""
     some = (each for each in without_padded_rows(trial) if trial.found is not None)
     near = (np.abs(trial.found - each) <= WRONG * trial.allowed for each in some)
-    return PADDED_ROWS if any(each.all() for each in near) else ""
+    return PADDED_ROWS if any(each.all() for each in near) else None
 
 
 def is_left_out(candidate: Candidate, trial: CallResult) -> bool:
@@ -130,10 +136,15 @@ def without_padded_rows(trial: CallResult) -> Iterator[Array]:
 def _rules(order: Array, trial: CallResult, axis: int) -> Iterator[str]:
     _, letter, size = AXES[axis]
     yield from order_rules(order, letter, size)
+    yield from _by_length(order, trial, axis)
+
+
+def _by_length(order: Array, trial: CallResult, axis: int) -> Iterator[str]:
     if axis == 0 and (lengths := trial.problem.lengths) is not None:
         for sign, said in ((-1, "the longest first"), (1, "the shortest first")):
             by_length = np.argsort(sign * np.asarray(lengths), kind="stable")
             if np.array_equal(order, by_length):
-                yield f"they stay {BY_LENGTH}, {said}"
+                yield f"they stay sorted by length, {said}"
             if np.array_equal(order, by_length[by_length]):
-                yield f"they are {BY_LENGTH}, {said}, and put back by that order, not its inverse"
+                text = f"they are sorted by length, {said}, and put back by that order"
+                yield f"{text}, not its inverse"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.calls import unmixed_problem
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.variants import answered_variant
 
 if TYPE_CHECKING:
@@ -32,23 +33,24 @@ def parts_read(caller: Caller) -> str:
     trial = caller.ask_problems([unmixed_problem(caller.case(**{**SIZES, **inputs}))])[0]
     if not trial.wrong:
         return ""
-    return answered_variant(trial, _packings(trial.problem))
+    return answered_variant(trial, _packings(trial.problem)) or ""
 
 
-def bias_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
+def bias_variants(problem: Problem) -> Iterator[tuple[Effect, Problem]]:
     """Yield whose bias q, k or v may get in place of its own."""
     held = _parts(problem, BIASES)
     for part, own in zip(PARTS, held, strict=False):
         for other, bias in zip(PARTS, held, strict=False):
             if other != part and bias.shape == own.shape:
-                yield f"{part} gets the bias of {other}", problem.replace(**{f"b_{part}": bias})
+                changed = problem.replace(**{f"b_{part}": bias})
+                yield Effect(f"{part} gets the bias of {other}"), changed
     if len({bias.shape for bias in held}) == 1:
         for order in permutations(range(3)):
             if order == (0, 1, 2):
                 continue
             said = ", ".join(PARTS[i] for i in order)
             mixed = {f"b_{part}": held[i] for part, i in zip(PARTS, order, strict=True)}
-            yield f"q, k and v get the biases of {said}", problem.replace(**mixed)
+            yield Effect(f"q, k and v get the biases of {said}"), problem.replace(**mixed)
 
 
 def _packings(problem: Problem) -> Iterator[tuple[str, Problem]]:

@@ -1,4 +1,4 @@
-"""Attention weights read out of an output, the scores they should come from, and findings."""
+"""Attention weights read out of an output, and the scores they should come from."""
 
 from __future__ import annotations
 
@@ -54,16 +54,6 @@ class SampleWeights:
         """Whether the weights are those expected."""
         with np.errstate(invalid="ignore"):
             return bool((np.abs(self.weights - self.expected) <= 10 * self.noise).all())
-
-
-@dataclass(frozen=True)
-class WeightsFinding:
-    """Difference of the weights from those expected, its remedy, and the operation to change."""
-
-    text: str
-    remedy: str
-    understood: bool = True
-    operation: str = ""
 
 
 def read_case_weights(caller: Caller, case: Case) -> SampleWeights | None:

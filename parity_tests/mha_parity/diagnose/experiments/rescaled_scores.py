@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.hidden_scores import LEAST
 from mha_parity.diagnose.experiments.transfer import curve
 
@@ -15,24 +16,28 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
 
-def rescaled(reading: SampleWeights, plain: Array) -> str:
-    """Return the factor on the scores without the mask, which is added as it should be; or "".
+def rescaled(reading: SampleWeights, plain: Array) -> Effect | None:
+    """Return the factor on the scores without the mask, which is added as it should be; or None.
 
     The logarithms of visible weights, less the mask, are then a line through the true scores
     ``plain``, whose slope is not 1.
     """
     found = curve(reading)
     if found is None:
-        return ""
+        return None
     mask = np.where(reading.visible, reading.scores - plain, 0)
     x = found.relative(plain)[found.usable]
     y = found.y[found.usable] - found.relative(mask)[found.usable]
     if not x.any():
-        return ""
+        return None
     factor = float((x * y).sum() / (x * x).sum())
     if np.abs(y - factor * x).max() > found.atol or abs(factor - 1) <= LEAST:
-        return ""
+        return None
     root = math.sqrt(reading.problem.head_dim)
     laws = {" = 1/sqrt(D)": 1 / root, " = sqrt(D)": root}
     law = next((text for text, value in laws.items() if abs(factor - value) < LEAST * value), "")
-    return f"the scores are multiplied by {factor:.4g}{law} where the mask is passed, expected by 1"
+    by = f"{factor:.4g}{law}"
+    return Effect(
+        f"the scores are multiplied by {by} where the mask is passed, expected by 1",
+        "scale the scores once, with a mask as without",
+    )

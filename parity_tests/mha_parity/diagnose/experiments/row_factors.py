@@ -13,7 +13,7 @@ import numpy as np
 
 from mha_parity.diagnose.evidence import ROUNDINGS
 from mha_parity.diagnose.experiments.calls import BITS
-from mha_parity.diagnose.experiments.reading import WeightsFinding
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.transfer import added_to_sum, is_possible, near_one
 
 if TYPE_CHECKING:
@@ -80,9 +80,7 @@ def _rounding(dtype: str) -> float:
     return float(ROUNDINGS["float64"] * 2.0 ** -BITS[dtype])
 
 
-def row_factors(
-    wrong: Sequence[CallResult], readings: Sequence[SampleWeights]
-) -> WeightsFinding | None:
+def row_factors(wrong: Sequence[CallResult], readings: Sequence[SampleWeights]) -> Effect | None:
     """Return what is added to the sums of exponentials, where each row is off by a factor.
 
     Weights are looked at where no output of a plain problem is wrong.
@@ -105,9 +103,9 @@ def row_factors(
         return None  # one factor of all rows, as weights show
     operation = "denominator" if "after" in text else ""
     if text:
-        return WeightsFinding(text, REMEDY, operation=operation)
+        return Effect(text, REMEDY, operation=operation)
     said = UNKNOWN.format(near_one(least, 4), near_one(most, 4))
-    return WeightsFinding(said, UNKNOWN_REMEDY, understood=False)
+    return Effect(said, UNKNOWN_REMEDY, understood=False)
 
 
 def _added(rows: Sequence[Rows], factors: Sequence[tuple[Array, Array]]) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
-from mha_parity.diagnose.experiments.reading import WeightsFinding, read_case_weights
+from mha_parity.diagnose.experiments.effect import Effect
+from mha_parity.diagnose.experiments.reading import read_case_weights
 from mha_parity.diagnose.experiments.transfer import curve, slope
 
 if TYPE_CHECKING:
@@ -165,13 +166,13 @@ def _listed_law(found: list[EffectiveScale]) -> str:
     return next(laws, "")
 
 
-def with_addend(caller: Caller) -> WeightsFinding | None:
+def with_addend(caller: Caller) -> Effect | None:
     """Return that a number is added below the fraction, as the scales at ten widths show."""
     formula = _with_addend(measured(caller))
     if not formula:
         return None
     text = f"the effective scale is {formula}, expected {RIGHT_LAW}"
-    return WeightsFinding(text, "add nothing to D or its root", operation="scale")
+    return Effect(text, "add nothing to D or its root", operation="scale")
 
 
 def _with_addend(found: list[EffectiveScale]) -> str:
@@ -251,7 +252,7 @@ def _nearly_one(factor: float) -> str:
     return text
 
 
-def in_float32(head_dim: int, slope: float) -> WeightsFinding | None:
+def in_float32(head_dim: int, slope: float) -> Effect | None:
     """Return that a slope on the true scores is that of a root, or of its inverse, in float32.
 
     It differs from 1 by less than 2e-7, which a hundredth of it tells from other causes. Libraries
@@ -264,7 +265,7 @@ def in_float32(head_dim: int, slope: float) -> WeightsFinding | None:
     )
     if any(abs(slope - each) <= abs(each - 1) / 100 for each in slopes if each != 1):
         text = "the effective scale is 1/sqrt(D) rounded to float32"
-        return WeightsFinding(text, PRECISELY, operation="scale")
+        return Effect(text, PRECISELY, operation="scale")
     return None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.rules import TILES
 
 if TYPE_CHECKING:
@@ -16,18 +17,26 @@ if TYPE_CHECKING:
 
 MIN_TILES = 4  # skipped, and kept with lower scores than others, that a threshold rests on
 LOST = 100  # times what a weight is read to: a weight that can be missed
-SKIPPED = "are skipped where their largest score lies more than"
 EVERY_TILE = "weigh every tile of keys: exp of a difference that is far below 0 is small, not 0"
 
 
-def skipped_tiles(readings: Sequence[SampleWeights]) -> str:
-    """Return which tiles of keys get no weight, and below which score; "" where none do."""
-    found = [(each, list(_widths(each))) for each in reversed(readings)]
-    for reading, widths in found:
-        for width, skipped, kept in widths:
+def skipped_tiles(readings: Sequence[SampleWeights]) -> Effect | None:
+    """Return which tiles of keys get no weight, and below which score; None where none do."""
+    if found := skipped_below(readings):
+        return found
+    depths = (_depth_of_all(each) for each in reversed(readings) if any(_widths(each)))
+    text = next(depths, "")
+    return Effect(text, EVERY_TILE) if text else None
+
+
+def skipped_below(readings: Sequence[SampleWeights]) -> Effect | None:
+    """Return which tiles of keys get no weight, where a threshold of their scores is the rule."""
+    for reading in reversed(readings):
+        for width, skipped, kept in _widths(reading):
             if threshold := _threshold(reading, width, skipped, kept):
-                return f"tiles of {width} keys {SKIPPED} {threshold}"
-    return next((_depth_of_all(reading) for reading, widths in found if widths), "")
+                text = f"tiles of {width} keys are skipped where their largest score lies more than"
+                return Effect(f"{text} {threshold}", EVERY_TILE)
+    return None
 
 
 def _depth_of_all(reading: SampleWeights) -> str:

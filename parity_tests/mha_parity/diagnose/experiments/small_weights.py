@@ -15,7 +15,7 @@ import numpy as np
 from mha_parity.diagnose.experiments.calls import WRONG
 from mha_parity.diagnose.experiments.clipped_scores import REMEDY as UNCLIPPED
 from mha_parity.diagnose.experiments.designed_scores import shifted
-from mha_parity.diagnose.experiments.reading import WeightsFinding
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.row_factors import shortest
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ REGIMES = ("normal", "peaky")
 REMEDY = "multiply the values with the weights as the softmax gives them"
 
 
-def small_weights(caller: Caller) -> WeightsFinding | None:
+def small_weights(caller: Caller) -> Effect | None:
     """Return what becomes of small weights, None where nothing does that is known."""
     right = 0.0
     for added in ADDED:
@@ -44,7 +44,7 @@ def small_weights(caller: Caller) -> WeightsFinding | None:
         if trial.wrong:
             text = _sentence(caller, right, added)
             remedy = UNCLIPPED if text.startswith("scores") else REMEDY
-            return WeightsFinding(text, remedy) if text else None
+            return Effect(text, remedy) if text else None
         right = added
     return None
 

@@ -203,6 +203,10 @@ SUM_LEFT_OUT = (
     "each tile's result is weighted by exp of its maximum alone, and not by its sum of exponentials"
 )
 ROUNDED = "is rounded to"
+RESCALED = (
+    "multiply what was accumulated, and the row sum, by exp(old maximum - new maximum) whenever "
+    "the maximum grows"
+)
 
 
 def tile_offset_sentence(found: Curve) -> str:

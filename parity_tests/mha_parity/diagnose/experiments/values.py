@@ -8,7 +8,6 @@ first or the last, shows a maximum of some keys alone. One of the small scores i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from mha_parity.diagnose.experiments.calls import unmixed_problem
 from mha_parity.diagnose.experiments.clipped_scores import REMEDY as UNCLIPPED
 from mha_parity.diagnose.experiments.clipped_scores import clip_of_scores
 from mha_parity.diagnose.experiments.designed_scores import SIZES, shifted
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.places import contents
 from mha_parity.diagnose.experiments.small_weights import small_weights
 from mha_parity.diagnose.experiments.variants import is_answered
@@ -58,25 +58,17 @@ SHARED = ": what is subtracted is not the maximum of the row alone"
 REMEDY = "subtract the maximum of the row's own scores before exp, from the first block on"
 
 
-@dataclass(frozen=True)
-class ValueEffect:
-    """Error at some scores, or without keys, in one dtype."""
-
-    text: str
-    remedy: str
-
-
-def values(caller: Caller) -> Iterator[ValueEffect]:
+def values(caller: Caller) -> Iterator[Effect]:
     """Yield what goes wrong where rows have large scores, very negative ones, or no keys at all."""
     if found := _large_scores(caller):
         yield found
         return
     if small := small_weights(caller):
-        yield ValueEffect(small.text, small.remedy)
+        yield small
         return
     for key in ("last", "first"):
         if text := _one_key(caller, key):
-            yield ValueEffect(text, WHOLE_MAXIMUM)
+            yield Effect(text, WHOLE_MAXIMUM)
             return
     yield from _hidden_maximum(caller)
     yield from [*_zeros(caller)] or _zero_keys(caller)
@@ -88,7 +80,7 @@ def _dtypes(caller: Caller) -> list[str]:
     return [n for n in DTYPES[:2] if n in caller.candidate.offer["dtype"]]
 
 
-def _large_scores(caller: Caller) -> ValueEffect | None:
+def _large_scores(caller: Caller) -> Effect | None:
     """Return from which constant on that is added to all scores of rows the output is wrong."""
     for sign, rows in ((1, "all"), (-1, "all"), (-1, "last")):
         limits = {
@@ -97,7 +89,7 @@ def _large_scores(caller: Caller) -> ValueEffect | None:
         if not limits:
             continue
         if rows == "all" and (text := _clip(caller, sign, limits)):
-            return ValueEffect(text, UNCLIPPED)
+            return Effect(text, UNCLIPPED)
         besides = " next to rows of small scores" if rows == "last" else ""
         side = "above" if sign > 0 else "below"
         kinds = (
@@ -106,7 +98,7 @@ def _large_scores(caller: Caller) -> ValueEffect | None:
             for name, (last, first, text) in limits.items()
         )
         shared = SHARED if rows == "last" else ""
-        return ValueEffect(f"{'; '.join(kinds)}{shared}", REMEDY)
+        return Effect(f"{'; '.join(kinds)}{shared}", REMEDY)
     return None
 
 
@@ -182,7 +174,7 @@ def _one_key(caller: Caller, key: str) -> str:
     )
 
 
-def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
+def _hidden_maximum(caller: Caller) -> Iterator[Effect]:
     """Yield with which masks large scores of hidden keys matter, and the limits of the first.
 
     Where they have a part in the maximum, visible keys underflow; where they have none, and are not
@@ -205,7 +197,7 @@ def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
         cause, remedy = (
             (EXP_OVERFLOWS, HIDE_FIRST) if overflows else (HIDDEN_IN_MAXIMUM, MASK_FIRST)
         )
-        yield ValueEffect(
+        yield Effect(
             f"with {', '.join(found)}, where the score of a hidden key is larger than all visible "
             f"ones {', '.join(next(iter(found.values())))}, the output is wrong: {cause}",
             remedy,
@@ -243,16 +235,16 @@ def _kinds(caller: Caller) -> list[str]:
     return [name for name, _ in _masked(caller, unmixed_problem(caller.case(**SIZES)))]
 
 
-def _zeros(caller: Caller) -> Iterator[ValueEffect]:
+def _zeros(caller: Caller) -> Iterator[Effect]:
     """Yield that scores of exactly 0 are taken for hidden ones, always or with some masks."""
     problem = shifted(caller, caller.base.dtype, 0.0, "all") or _orthogonal(caller)
     if caller.ask_problems([problem])[0].wrong:
         if _hides_zeros(caller, problem):
-            yield ValueEffect(ZERO, BY_PLACE)
+            yield Effect(ZERO, BY_PLACE)
         return
     kinds = [name for name, masked in _masked(caller, problem) if _hides_zeros(caller, masked)]
     if kinds:
-        yield ValueEffect(f"with {', '.join(kinds)}: {ZERO}", BY_PLACE)
+        yield Effect(f"with {', '.join(kinds)}: {ZERO}", BY_PLACE)
 
 
 def _hides_zeros(caller: Caller, problem: Problem) -> bool:
@@ -264,7 +256,7 @@ def _hides_zeros(caller: Caller, problem: Problem) -> bool:
     return _answers_without(trial, (scores == 0) | np.isneginf(scores))
 
 
-def _zero_keys(caller: Caller) -> Iterator[ValueEffect]:
+def _zero_keys(caller: Caller) -> Iterator[Effect]:
     """Yield that rows of zeros among the keys are taken for padding, if they are."""
     problem = unmixed_problem(caller.case(**SIZES))
     key, place = np.array(problem.key), problem.key.shape[1] // 2
@@ -274,7 +266,7 @@ def _zero_keys(caller: Caller) -> Iterator[ValueEffect]:
     hidden = np.array(np.broadcast_to(problem.hidden(), problem.weights_shape))
     hidden[..., place] = True
     if trial.wrong and _answers_without(trial, hidden):
-        yield ValueEffect(ZERO_KEYS, BY_MASK)
+        yield Effect(ZERO_KEYS, BY_MASK)
 
 
 def _answers_without(trial: CallResult, hidden: Array) -> bool:
@@ -310,7 +302,7 @@ def _orthogonal(caller: Caller) -> Problem:
     return problem.replace(query=x, key=x, value=value)
 
 
-def _no_keys(caller: Caller) -> Iterator[ValueEffect]:
+def _no_keys(caller: Caller) -> Iterator[Effect]:
     """Yield what stands in rows without any key: 0 is expected, and NaN (0 / 0) is allowed."""
     if "empty" not in caller.candidate.offer["size"] or caller.base.inputs == "self":
         return
@@ -318,6 +310,6 @@ def _no_keys(caller: Caller) -> Iterator[ValueEffect]:
     if trials and trials[0].wrong:
         text = contents(trials) or "wrong"
         if text != "NaN":
-            yield ValueEffect(
+            yield Effect(
                 f"{NO_KEYS} the output is {text}, expected 0", "return 0 where there is no key"
             )

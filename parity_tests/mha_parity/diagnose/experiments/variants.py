@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from mha_parity.diagnose.experiments.calls import CallResult
+from mha_parity.diagnose.experiments.effect import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -14,9 +15,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
-    Variants = Iterable[tuple[str, Problem]]
-
-
+Said = TypeVar("Said", str, Effect)
 OUTPUT_ORDER = (
     "the output heads come in the order (query head of a group, key head), where that of the query "
     "heads, (key head, query head of a group), is right"
@@ -31,8 +30,6 @@ SWAP = "swap the axes: a reshape leaves all numbers in their order in memory"
 ORDER_REMEDIES = {
     OUTPUT_ORDER: "merge the axes of the output in the order that the query was split in",
     QUERY_ORDER: "split the query heads as (key head, query head of a group)",
-    SAMPLES_FIRST: SWAP,
-    ROWS_FIRST: SWAP,
 }
 OF_HEADS = (
     "of sample h is applied to head h of every sample: its first axis is taken for that of the "
@@ -41,6 +38,31 @@ OF_HEADS = (
 AS_HEADS_FIRST = "of N * H rows is read as (H, N) in place of (N, H)"
 INVERTED = "is inverted: what it marks is seen, the rest hidden"
 AS_BOOLEAN = "is taken as boolean: every number but 0 hides its key"
+REPEATED = "is repeated in the wrong order: head h of sample n has the mask of sample (n H + h) % N"
+# Of those that are known, what to do about it.
+MISREADINGS = {
+    each.text: each
+    for each in (
+        Effect(
+            OF_HEADS,
+            "say by the number of axes, not by their lengths, what the first axis of a mask is",
+        ),
+        Effect(
+            AS_BOOLEAN, "add a float mask to the scores; only a boolean one hides where it is not 0"
+        ),
+        Effect(
+            REPEATED,
+            "repeat each sample's mask for all its heads: repeat_interleave, not repeat or tile",
+            "order of masks",
+        ),
+        Effect(
+            INVERTED,
+            "negate the mask once more, or once less: `~mask`, or `mask == 0` and not 1",
+            "inverted mask",
+        ),
+    )
+}
+REPEAT = "repeat each key head for all query heads of its group: repeat_interleave"
 
 
 def without_masks(problem: Problem) -> Problem:
@@ -49,9 +71,9 @@ def without_masks(problem: Problem) -> Problem:
     return problem.replace(case=case, key_padding_mask=None, attn_mask=None)
 
 
-def answered_variant(trial: CallResult, variants: Variants) -> str:
-    """Return the sentence of the first changed problem that the answer is right for; "" if none."""
-    return next((text for text, changed in variants if is_answered(trial, changed)), "")
+def answered_variant(trial: CallResult, variants: Iterable[tuple[Said, Problem]]) -> Said | None:
+    """Return what is said of the first changed problem that the answer is right for, if any."""
+    return next((said for said, changed in variants if is_answered(trial, changed)), None)
 
 
 def is_answered(trial: CallResult, changed: Problem) -> bool:
@@ -69,26 +91,27 @@ def is_answered(trial: CallResult, changed: Problem) -> bool:
     return not other.off[rows].any() and bool(trial.off[rows].any())
 
 
-def mask_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
+def mask_variants(problem: Problem) -> Iterator[tuple[Effect, Problem]]:
     """Yield misreadings of one or both masks."""
     padding, attn = problem.key_padding_mask, problem.attn_mask
     given = [name for name, mask in _masks(problem).items() if mask]
     for name in given:
-        yield f"{_subject(name, given)} has no effect", _without(problem, name)
+        yield _misread(name, given, "has no effect"), _without(problem, name)
     if problem.appended:
         case = problem.case.replace(bias_kv="no", zero_attn="no")
-        yield "the appended key is hidden", problem.replace(case=case, bias_k=None, bias_v=None)
+        bare = problem.replace(case=case, bias_k=None, bias_v=None)
+        yield Effect("the appended key is hidden"), bare
     if padding is not None:
         yield from _changed(problem, "key_padding_mask", padding, given, _padding(problem, padding))
     if problem.is_causal and problem.case.queries == problem.case.keys:
         earlier = np.tri(problem.case.queries, k=-1, dtype=bool)
         case = problem.case.replace(attn="bool2d")
         transposed = problem.replace(case=case, attn_mask=earlier)
-        yield f"{_subject('the causal rule', given)} is applied transposed", transposed
+        yield _misread("the causal rule", given, "is applied transposed"), transposed
     if problem.is_causal:
         seen = np.tri(problem.case.queries, problem.case.keys, dtype=bool)
         inverted = problem.replace(case=problem.case.replace(attn="bool2d"), attn_mask=seen)
-        yield f"{_subject('the causal rule', given)} {INVERTED}", inverted
+        yield _misread("the causal rule", given, INVERTED), inverted
     if attn is not None:
         yield from _changed(problem, "attn_mask", attn, given, _attn(problem, attn))
     if len(given) > 1:
@@ -103,8 +126,9 @@ def _masks(problem: Problem) -> dict[str, bool]:
     }
 
 
-def _subject(name: str, given: list[str]) -> str:
-    return "the mask" if len(given) == 1 else name
+def _misread(name: str, given: list[str], said: str) -> Effect:
+    subject = "the mask" if len(given) == 1 else name
+    return MISREADINGS.get(said, Effect(said)).within(f"{subject} ")
 
 
 def _without(problem: Problem, name: str) -> Problem:
@@ -118,22 +142,19 @@ def _without(problem: Problem, name: str) -> Problem:
 def _changed(
     problem: Problem, name: str, mask: Array, given: list[str],
     changes: Iterator[tuple[str, Array]],
-) -> Iterator[tuple[str, Problem]]:  # fmt: skip
+) -> Iterator[tuple[Effect, Problem]]:  # fmt: skip
     """Yield the problem with one mask changed in each way, where that is another mask."""
     for said, changed in changes:
         if changed.shape == mask.shape and np.array_equal(changed, mask):
             continue
-        subject = _subject(name, given)
+        effect = _misread(name, given, said)
         if changed.ndim == mask.ndim:
-            yield f"{subject} {said}", problem.replace(**{name: changed})
+            yield effect, problem.replace(**{name: changed})
         else:  # a padding mask that heads see otherwise
             other = problem.attn_mask
             if other is None and not problem.is_causal:
                 case = problem.case.replace(padding="none", attn="bool3d")
-                yield (
-                    f"{subject} {said}",
-                    problem.replace(case=case, key_padding_mask=None, attn_mask=changed),
-                )
+                yield effect, problem.replace(case=case, key_padding_mask=None, attn_mask=changed)
 
 
 def _padding(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
@@ -158,8 +179,7 @@ def _padding(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
         yield OF_HEADS, np.repeat(np.tile(mask, (n, 1))[:, None], problem.case.queries, axis=1)
     blocks = np.arange(n * heads)
     orders = {
-        "is repeated in the wrong order: head h of sample n has the mask of sample (n H + h) % N":
-        blocks % n,
+        REPEATED: blocks % n,
         f"{AS_HEADS_FIRST}: head h of sample n has the mask of sample (h N + n) // H":
         (blocks % heads * n + blocks // heads) // heads,
     }  # fmt: skip
@@ -207,7 +227,7 @@ def float_readings(mask: Array) -> Iterator[tuple[str, Array]]:
         yield said, np.where(hidden, -np.inf, 0).astype(mask.dtype)
 
 
-def _joined(problem: Problem) -> Iterator[tuple[str, Problem]]:
+def _joined(problem: Problem) -> Iterator[tuple[Effect, Problem]]:
     """Yield how two masks may be joined where a key should be hidden by either."""
     padding = _without(problem, "attn_mask").hidden()
     attn = _without(problem, "key_padding_mask").hidden()
@@ -223,10 +243,10 @@ def _joined(problem: Problem) -> Iterator[tuple[str, Problem]]:
         return
     for said, hidden in joined.items():
         mask = hidden[..., :keys].reshape(-1, *hidden.shape[2:-1], keys)
-        yield said, problem.replace(case=case, key_padding_mask=None, attn_mask=mask)
+        yield Effect(said), problem.replace(case=case, key_padding_mask=None, attn_mask=mask)
 
 
-def head_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
+def head_variants(problem: Problem) -> Iterator[tuple[Effect, Problem]]:
     """Yield which key heads the query heads may use in place of h // (H / G) of G heads."""
     groups, heads = problem.case.kv_heads_count or problem.num_heads, problem.num_heads
     if groups == heads:
@@ -237,45 +257,40 @@ def head_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
         "0: the others are not used": 0 * own,
         f"{groups} - 1 - h // {heads // groups}: in reverse order": own[::-1] // (heads // groups),
     }
-    for said, chosen in used.items():
-        yield f"query head h uses key head {said}", with_key_heads(problem, groups, chosen)
     right = own // (heads // groups)
-    for said, chosen in used.items():
-        yield (
-            f"query head h uses keys of head {said}",
-            with_key_heads(problem, groups, chosen, right),
-        )
-        yield (
-            f"query head h uses values of head {said}",
-            with_key_heads(problem, groups, right, chosen),
-        )
+    changes = [("key head", said, each, each) for said, each in used.items()]
+    for said, each in used.items():
+        changes += [("keys of head", said, each, right), ("values of head", said, right, each)]
+    for of, said, keys, values in changes:
+        effect = Effect(f"query head h uses {of} {said}", REPEAT, "key heads")
+        yield effect, with_key_heads(problem, groups, keys, values)
     orders = {OUTPUT_ORDER: own.reshape(groups, -1), QUERY_ORDER: own.reshape(-1, groups)}
     for said, split in orders.items():
         order = split.T.ravel()
         chosen = order // (heads // groups) if said == OUTPUT_ORDER else right
-        yield said, with_key_heads(_with_query_heads(problem, groups, order), groups, chosen)
+        changed = with_key_heads(_with_query_heads(problem, groups, order), groups, chosen)
+        yield Effect(said, ORDER_REMEDIES[said]), changed
 
 
-def used_key_heads(trial: CallResult) -> str:
+def used_key_heads(trial: CallResult) -> Effect | None:
     """Return which key head each query head uses, read off the output, where that is wrong."""
     problem = trial.problem
     groups, heads = problem.case.kv_heads_count or problem.num_heads, problem.num_heads
     if groups == heads:
-        return ""
+        return None
     right = np.empty((groups, heads), dtype=bool)
     for group in range(groups):
         used = with_key_heads(problem, groups, np.full(heads, group))
         right[group] = ~CallResult(used, trial.answer).off.any(axis=(0, 2, 3))
     found, share = right.argmax(axis=0), heads // groups
     if not (right.sum(axis=0) == 1).all() or np.array_equal(found, np.arange(heads) // share):
-        return ""
+        return None
     own = np.arange(heads)
     quotients = {k: np.minimum(own // k, groups - 1) for k in range(1, heads + 1)}
     rule = next((f", as h // {k} gives" for k, q in quotients.items() if (found == q).all()), "")
     read, expected = (", ".join(map(str, each)) for each in (found, own // share))
-    return (
-        f"query heads 0 … {heads - 1} use key heads {read}{rule}, expected {expected}: h // {share}"
-    )
+    use = f"query heads 0 … {heads - 1} use key heads {read}{rule}"
+    return Effect(f"{use}, expected {expected}: h // {share}")
 
 
 def _with_query_heads(problem: Problem, groups: int, order: Array) -> Problem:

@@ -11,6 +11,7 @@ import numpy as np
 from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.added_values import added_values
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.hidden_scores import causal_fill
 from mha_parity.diagnose.experiments.influence import irregular
 from mha_parity.diagnose.experiments.other_order import (
@@ -19,7 +20,7 @@ from mha_parity.diagnose.experiments.other_order import (
     other_order,
     reshaped_keys,
 )
-from mha_parity.diagnose.experiments.reading import SampleWeights, WeightsFinding, read_case_weights
+from mha_parity.diagnose.experiments.reading import SampleWeights, read_case_weights
 from mha_parity.diagnose.experiments.row_factors import row_factors
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
 from mha_parity.diagnose.experiments.scale import (
@@ -34,7 +35,7 @@ from mha_parity.diagnose.experiments.scale import (
     with_addend,
 )
 from mha_parity.diagnose.experiments.single_keys import of_one_key
-from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
+from mha_parity.diagnose.experiments.skipped_tiles import skipped_tiles
 from mha_parity.diagnose.experiments.small_weights import small_weights
 from mha_parity.diagnose.experiments.visible_keys import skipped_at_peaks, wrong_keys
 from mha_parity.diagnose.experiments.written_rows import empty_heads, empty_rows, repeated_rows
@@ -52,10 +53,6 @@ MEDIUM = {"batch": 1, "queries": 101, "keys": 127, "head_dim": 131}
 LARGE = {"batch": 1, "queries": 167, "keys": 191, "head_dim": 193}
 LARGER = {"batch": 1, "queries": 299, "keys": 319, "head_dim": 321}
 PROJECTED = {**SMALL, "keys": 11}  # a layer of one head shows no more keys than it has columns
-RESCALED = (
-    "multiply what was accumulated, and the row sum, by exp(old maximum - new maximum) whenever "
-    "the maximum grows"
-)
 MERGED = (
     "weight each tile's result by exp(its maximum - the row's maximum) times its own sum of exp"
 )
@@ -96,7 +93,7 @@ def readings(caller: Caller) -> Iterator[SampleWeights]:
         yield from [] if reading is None else [reading]
 
 
-def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
+def causes(caller: Caller, found: list[SampleWeights]) -> list[Effect]:
     """Return why weights depart; where none does, a scale may be off by less than one shows."""
     wrong = [each for each in found if not each.right]
     if not wrong:
@@ -135,7 +132,7 @@ def _as_wrong(wrong: Sequence[SampleWeights]) -> list[SampleWeights]:
 
 def causes_of_rows(
     caller: Caller, wrong: Sequence[CallResult], found: list[SampleWeights]
-) -> list[WeightsFinding]:
+) -> list[Effect]:
     """Return with what rows are multiplied, or what is added to weights or done to small ones."""
     factor = added_values(wrong) or row_factors(wrong, found)
     if factor is None or not factor.understood:
@@ -143,16 +140,16 @@ def causes_of_rows(
     return [] if factor is None else [factor]
 
 
-def causes_of_falling_scores(caller: Caller) -> list[WeightsFinding]:
+def causes_of_falling_scores(caller: Caller) -> list[Effect]:
     """Return the skipped tiles that only decreasing scores reveal."""
     reading = read_case_weights(caller, caller.case(**LARGE, heads_count=1, regime="falling"))
-    rule = "" if reading is None or reading.right else skipped_tiles([reading])
-    return [WeightsFinding(rule, EVERY_TILE)] if rule else []
+    found = None if reading is None or reading.right else skipped_tiles([reading])
+    return [found] if found else []
 
 
 def _of_some_rows(
     caller: Caller, wrong: Sequence[SampleWeights], widths: Sequence[int]
-) -> WeightsFinding | None:
+) -> Effect | None:
     """Return what fits the wrong rows where these follow a rule and all other rows are right."""
     seen = []
     for each in wrong:
@@ -175,7 +172,7 @@ def _of_some_rows(
     return None
 
 
-def _multiplied(wrong: list[SampleWeights]) -> WeightsFinding | None:
+def _multiplied(wrong: list[SampleWeights]) -> Effect | None:
     """Return the one factor that all weights are multiplied with, and are right but for it."""
     factors = []
     for each in wrong:
@@ -188,14 +185,14 @@ def _multiplied(wrong: list[SampleWeights]) -> WeightsFinding | None:
         return None
     if np.ptp(factors) > LEAST_FACTOR * abs(factors[0]):
         return None
-    return WeightsFinding(
+    return Effect(
         f"all weights are {factors[0]:.6g} times what they should be: their rows sum to "
         f"{factors[0]:.6g}, expected 1",
         "multiply the output by nothing after the softmax",
     )
 
 
-def _mixed(wrong: list[SampleWeights]) -> WeightsFinding | None:
+def _mixed(wrong: list[SampleWeights]) -> Effect | None:
     """Return what is added to the right weights: one number for all keys, or a row's own key."""
     found = []
     for each in wrong:
@@ -215,14 +212,14 @@ def _mixed(wrong: list[SampleWeights]) -> WeightsFinding | None:
     if np.ptp(found, axis=0).max() > 1e-6:
         return None
     if max(abs(right), abs(mean), abs(own - 1)) <= 1e-6:
-        return WeightsFinding(OWN_ALONE, POSITIONS, understood=False)
+        return Effect(OWN_ALONE, POSITIONS, understood=False)
     listed = ["P"] if abs(right - 1) <= 1e-6 else [f"{right:.6g} P"] if abs(right) > 1e-6 else []
     for size, place in ((mean, "/S"), (own, " at j = i")):
         sign = "- " if size < 0 else "+ " if listed else ""
         listed += [f"{sign}{abs(size):.6g}{place}"] if abs(size) > 1e-6 else []
     means = abs(mean + 1) <= 1e-6 and len(listed) == 2
     centred = ": the mean of V over the keys is subtracted" if means else ""
-    return WeightsFinding(
+    return Effect(
         f"the values are multiplied with {' '.join(listed)}{centred}, expected P = softmax(scores)",
         "add back to the output what is subtracted from V"
         if means
@@ -230,17 +227,17 @@ def _mixed(wrong: list[SampleWeights]) -> WeightsFinding | None:
     )
 
 
-def _in_other_order(wrong: list[SampleWeights]) -> WeightsFinding | None:
+def _in_other_order(wrong: list[SampleWeights]) -> Effect | None:
     rule = other_order(wrong)
-    return WeightsFinding(rule, SAME_ORDER) if rule else None
+    return Effect(rule, SAME_ORDER) if rule else None
 
 
-def _reshaped(wrong: list[SampleWeights]) -> WeightsFinding | None:
+def _reshaped(wrong: list[SampleWeights]) -> Effect | None:
     said = reshaped_keys(wrong)
-    return WeightsFinding(said, SWAP_AXES) if said else None
+    return Effect(said, SWAP_AXES) if said else None
 
 
-def _other_axis(reading: SampleWeights) -> WeightsFinding | None:
+def _other_axis(reading: SampleWeights) -> Effect | None:
     """Return over which axis the weights sum to 1 where that is not the keys."""
     weights, atol = reading.weights, 100 * reading.noise
     if np.abs(weights.sum(axis=-1) - 1).max() <= atol:
@@ -253,7 +250,7 @@ def _other_axis(reading: SampleWeights) -> WeightsFinding | None:
     }
     for name, total in sums.items():
         if np.abs(total - 1).max() <= atol:
-            return WeightsFinding(f"weights sum to 1 in {name}, expected: in each row, over keys",
+            return Effect(f"weights sum to 1 in {name}, expected: in each row, over keys",
                          "take the softmax over the last axis of (N, H, L, S)",
                          operation="axis of the softmax")  # fmt: skip
     return None
@@ -261,7 +258,7 @@ def _other_axis(reading: SampleWeights) -> WeightsFinding | None:
 
 def _bent(
     caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve], widths: Sequence[int]
-) -> WeightsFinding | None:
+) -> Effect | None:
     """Return a formula of weights from scores, where one fits; ``widths`` are computed right."""
     slopes, misfit = transfer.slope(found)
     if misfit <= found.atol:
@@ -269,45 +266,43 @@ def _bent(
     factors = transfer.channel_factors(found)
     if factors is not None:
         more = [f for c in others[:1] if (f := transfer.channel_factors(c)) is not None]
-        return WeightsFinding(
+        return Effect(
             transfer.describe_channels([factors, *more], widths),
             "sum the products over all D channels",
         )
     term = added(found) or of_one_key(found)
     if term is not None and term[1] == COUNTED:  # such keys may fill tiles of a half
-        return WeightsFinding(*term)
+        return Effect(*term)
     if story := transfer.tile_offset_sentence(found):
         if transfer.ROUNDED in story:
-            return WeightsFinding(story, "keep what tiles are merged by in the dtype of the scores")
+            return Effect(story, "keep what tiles are merged by in the dtype of the scores")
         merged = transfer.SUM_LEFT_OUT in story or "ratio is off" in story
-        return WeightsFinding(story, MERGED if merged else RESCALED)
-    return _of_score(found) if term is None else WeightsFinding(*term)
+        return Effect(story, MERGED if merged else transfer.RESCALED)
+    return _of_score(found) if term is None else Effect(*term)
 
 
-def _of_score(found: transfer.Curve) -> WeightsFinding | None:
+def _of_score(found: transfer.Curve) -> Effect | None:
     """Return which function of the score alone the weights are, where one fits."""
     if score_function := score_functions.score_function(found):
-        return WeightsFinding(
+        return Effect(
             score_function[0].text.format(c=score_function[1]),
             score_function[0].remedy,
             operation=score_function[0].operation,
         )
     if dtype := transfer.rounded_exponentials(found):
         story = f"the exponentials are rounded to {dtype} before they meet V"
-        return WeightsFinding(story, "keep every stage in the dtype of the inputs")
+        return Effect(story, "keep every stage in the dtype of the inputs")
     if story := transfer.step_function_sentence(found):
-        return WeightsFinding(story, "call exp")
+        return Effect(story, "call exp")
     return None
 
 
-def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFinding | None:
+def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> Effect | None:
     shows = (np.where(found.usable, found.x, 0) != 0).any(axis=(1, 2))
     slopes = slopes[shows] if shows.any() else slopes  # a head with one key a row has no slope
     if np.ptp(slopes) > found.atol:
         listed = ", ".join(f"{s * found.reading.problem.scale:.4g}" for s in slopes)
-        return WeightsFinding(
-            f"each head has a scale of its own: {listed}", "use 1/sqrt(D) in all heads"
-        )
+        return Effect(f"each head has a scale of its own: {listed}", "use 1/sqrt(D) in all heads")
     if almost := in_float32(found.reading.problem.head_dim, slopes[0]) or with_addend(caller):
         return almost
     # A slope rests on all weights: of 32 bits and more it is read as exactly as a scale is.
@@ -322,7 +317,7 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
         if formula and formula != RIGHT_LAW:  # which it is at the sizes of the law
             at_width = f" at D = {found.reading.problem.head_dim}"
             listed = formula if formula.endswith(at_width) else f"{formula} ({listed}{at_width})"
-        return WeightsFinding(
+        return Effect(
             f"the effective scale is {listed}, expected {RIGHT_LAW} = {expected:.{at}g}",
             PRECISELY if formula.startswith((RIGHT_LAW + ROUNDED, RIGHT_LAW + ROOT_ROUNDED)) else
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
@@ -337,10 +332,10 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
     understood = "denominator" in story
     known = "is added to the denominator, after", "the denominator is "
     operation = "denominator" if any(each in story for each in known) else ""
-    return WeightsFinding(story, remedy, understood=understood, operation=operation)
+    return Effect(story, remedy, understood=understood, operation=operation)
 
 
-def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFinding:
+def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> Effect:
     """Say of weights that fit nothing the two facts that narrow it down most."""
     sums = reading.weights.sum(axis=-1)
     first = (
@@ -350,28 +345,27 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFin
         else f"rows of weights sum to {sums.min():.4g} … {sums.max():.4g}"
     )  # fmt: skip
     if example := irregular(reading):
-        return WeightsFinding(
+        return Effect(
             f"some keys get no weight, or get one that is not expected, by no rule that was "
-            f"tried: {example}; {first}",
-            "",
-            False,
+            f"tried: {example.text}; {first}",
+            understood=False,
         )
     if found is None:
         others = "" if np.isnan(sums).all() else ", some are negative or 0"
-        return WeightsFinding(f"the weights are no softmax: {first}{others}", "", False)
+        return Effect(f"the weights are no softmax: {first}{others}", understood=False)
     slopes, misfit = transfer.slope(found)
     if misfit <= NEARLY_EXP:
         # An exp of few digits errs by more than the digits of float32, or other things do.
         is_exp = misfit > OF_FLOAT32
-        return WeightsFinding(
+        return Effect(
             f"the weights are nearly those expected: their logarithms miss a line of slope "
             f"{slopes.mean():.3g} by up to {misfit:.2g}{', as an approximated exp does' * is_exp}; "
             f"{first}",
             "call exp" if is_exp else "give all weights the digits of the inputs",
             understood=False,
         )
-    return WeightsFinding(
+    return Effect(
         f"the weights are no function of the true scores alone (a line through their logarithms "
         f"has slope {slopes.mean():.3g} and misses by {misfit:.3g}): q, k or their split may "
-        f"differ, or something is added to the scores; {first}", "", False,
+        f"differ, or something is added to the scores; {first}", understood=False,
     )  # fmt: skip
