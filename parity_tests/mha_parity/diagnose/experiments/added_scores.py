@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.rules import index_runs
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ KEEPDIMS = "divide each row by its own sum: sum(axis=-1, keepdims=True)"
 NOTHING = "add nothing to q k^T / sqrt(D) but the masks"
 
 
-def added(found: Curve) -> tuple[str, str] | None:
+def added(found: Curve) -> Effect | None:
     """Return what is added to the scores and the remedy; None where nothing fits."""
     keys = found.y.shape[-1]
     columns = np.broadcast_to(np.arange(keys), found.y.shape[1:])
@@ -71,7 +72,7 @@ def _terms(found: Curve, index: Array, count: int) -> Array | None:
     return np.array(heads)
 
 
-def _by_key(found: Curve, terms: Array) -> tuple[str, str]:
+def _by_key(found: Curve, terms: Array) -> Effect:
     """Say of a term for each key what it is made of: a count, the key's norm, its place."""
     atol = 20 * found.atol
     counts = np.exp(terms - np.nanmin(terms, axis=1, keepdims=True))
@@ -83,7 +84,7 @@ def _by_key(found: Curve, terms: Array) -> tuple[str, str]:
         said = " or ".join(str(int(n)) for n in np.unique(times[more]))
         counts_of = "keys {} of {} count" if len(more) > 1 else "key {} of {} counts"
         text = f"{counts_of.format(index_runs(more), len(times))} {said} times, expected once"
-        return text, COUNTED
+        return Effect(text, COUNTED)
     squares = (found.reading.key**2).sum(axis=-1)[-len(terms) :]
     factor = _factor(terms, squares, atol)
     if factor is not None:
@@ -92,12 +93,12 @@ def _by_key(found: Curve, terms: Array) -> tuple[str, str]:
         text = f"{form} is added to the score of each key"
         if abs(factor / scale + 0.5) <= atol:
             text = f"the score is -|q - k|^2 / (2 sqrt(D)), expected q k^T / sqrt(D): {text}"
-        return text, PRODUCT
+        return Effect(text, PRODUCT)
     if _are_sums_of_rows(found, terms, atol):
-        return OTHER_ROWS, KEEPDIMS
+        return Effect(OTHER_ROWS, KEEPDIMS)
     place = " and of its place, not of its values" if alike and len(terms) > 1 else ""
     text = f"a term of the key alone{place} is added to the scores: it differs by up to "
-    return f"{text}{_spread(terms):.3g}", NOTHING
+    return Effect(f"{text}{_spread(terms):.3g}", NOTHING)
 
 
 def _are_sums_of_rows(found: Curve, terms: Array, atol: float) -> bool:
@@ -131,7 +132,7 @@ DISTANCES: Sequence[tuple[str, Callable[[Array], Array]]] = (
 )
 
 
-def _by_distance(found: Curve, terms: Array, keys: int) -> tuple[str, str]:
+def _by_distance(found: Curve, terms: Array, keys: int) -> Effect:
     """Say of a term for each distance i - j what function of it that is."""
     distances = np.arange(terms.shape[1]) - (keys - 1.0)
     for name, function in DISTANCES:
@@ -140,8 +141,9 @@ def _by_distance(found: Curve, terms: Array, keys: int) -> tuple[str, str]:
         said = [f"{f:.4g}" for f in factors if f is not None]
         if len(said) == len(terms):
             listed = said[0] if len(set(said)) == 1 else f"{', '.join(said)} (by head) times"
-            return f"{listed} {name} is added to the score of row i and key j", NOTHING
-    return "a term of the distance i - j alone is added to the scores", NOTHING
+            text = f"{listed} {name} is added to the score of row i and key j"
+            return Effect(text, NOTHING)
+    return Effect("a term of the distance i - j alone is added to the scores", NOTHING)
 
 
 def _factor(terms: Array, sizes: Array, atol: float) -> float | None:

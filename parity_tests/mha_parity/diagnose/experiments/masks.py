@@ -26,7 +26,7 @@ from mha_parity.diagnose.experiments.moved import blanked_rows, index_permutatio
 from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rescaled_scores import rescaled
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
-from mha_parity.diagnose.experiments.transfer import RESCALED, curve, tile_offset_sentence
+from mha_parity.diagnose.experiments.transfer import RESCALED, curve, tile_offset
 from mha_parity.diagnose.experiments.variants import answered_variant, mask_variants, without_masks
 from mha_parity.diagnose.read_weights import ATOL
 
@@ -351,8 +351,8 @@ def _between_tiles(reading: SampleWeights) -> Effect | None:
     Few keys are cut in tiles of as few, within which two weights are right by chance.
     """
     found = curve(reading) if reading.weights.shape[-1] > TILE else None
-    text = "" if found is None else tile_offset_sentence(found)
-    return Effect(text, RESCALED) if text else None
+    merged = None if found is None else tile_offset(found)
+    return merged and replace(merged, remedy=RESCALED)
 
 
 def _hidden_tile(blank: Array, hidden: Array, come_to: str = "NaN") -> Effect | None:

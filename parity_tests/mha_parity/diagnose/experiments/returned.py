@@ -14,7 +14,7 @@ from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments.calls import WRONG, unmixed_problem
 from mha_parity.diagnose.experiments.masks import AXES, PAIRED, SIZES
 from mha_parity.diagnose.experiments.reading import reading_of
-from mha_parity.diagnose.experiments.transfer import curve, tile_offset_sentence
+from mha_parity.diagnose.experiments.transfer import curve, tile_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,8 @@ def _of_tiles(caller: Caller, kind: str) -> str:
         return ""
     reading = reading_of(trial.problem, of_sample, 0)
     found = None if reading.right else curve(reading)
-    return "" if found is None else tile_offset_sentence(found)
+    merged = None if found is None else tile_offset(found)
+    return merged.text if merged else ""
 
 
 def _stage(trial: CallResult) -> str:

@@ -6,15 +6,20 @@ With l = sum_s exp(score_s - m) and e added to it, a row is the right one times 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.diagnose.evidence import ROUNDINGS
 from mha_parity.diagnose.experiments.calls import BITS
+from mha_parity.diagnose.experiments.denominators import (
+    REMEDY,
+    added_to_sum,
+    is_possible,
+    near_one,
+)
 from mha_parity.diagnose.experiments.effect import Effect
-from mha_parity.diagnose.experiments.transfer import added_to_sum, is_possible, near_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +28,6 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.calls import CallResult
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
-REMEDY = "divide by the sum of exp over the keys of the row, and by nothing else"
 NEAR = 1e-3  # of what is added: how far it may vary from row to row
 ALIKE = 0.2  # the same from problem to problem, where it is near the last digits
 LEAST_ROWS = 4  # that show a factor
@@ -98,19 +102,18 @@ def row_factors(wrong: Sequence[CallResult], readings: Sequence[SampleWeights]) 
     least, most = (float(f([f(each) for each in clear])) for f in (np.min, np.max))
     if shown < LEAST_ROWS or least <= 0:
         return None
-    text = _added(rows, factors)
-    if not text and most - least <= max(float(off.max()) for _, off in factors):
+    added = _added(rows, factors)
+    if not added and most - least <= max(float(off.max()) for _, off in factors):
         return None  # one factor of all rows, as weights show
-    operation = "denominator" if "after" in text else ""
-    if text:
-        return Effect(text, REMEDY, operation=operation)
+    if added:
+        return added
     said = UNKNOWN.format(near_one(least, 4), near_one(most, 4))
     return Effect(said, UNKNOWN_REMEDY, understood=False)
 
 
-def _added(rows: Sequence[Rows], factors: Sequence[tuple[Array, Array]]) -> str:
+def _added(rows: Sequence[Rows], factors: Sequence[tuple[Array, Array]]) -> Effect | None:
     """Return what is added to each sum, where it is one number for all rows of all problems."""
-    fitting: dict[str, list[float]] = {}
+    fitting: dict[Effect, list[float]] = {}
     for each, (factor, off) in zip(rows, factors, strict=True):
         top = each.scores.max(axis=-1, initial=-np.inf)
         shifted = np.exp(each.scores - top[..., None]).sum(axis=-1)
@@ -118,19 +121,20 @@ def _added(rows: Sequence[Rows], factors: Sequence[tuple[Array, Array]]) -> str:
         with np.errstate(over="ignore", invalid="ignore"):  # of scores past the range of exp
             added = list(added_to_sum(excess, shifted, top))
         at = np.unravel_index(int(np.abs(excess / off).argmax()), excess.shape)
-        for text, extra in added:
+        for effect, extra in added:
             constant = float(extra[at])
             with np.errstate(divide="ignore", invalid="ignore"):
                 predicted = np.where(extra == 0, 0, constant * excess / extra)
             if (np.abs(excess - predicted) <= NEAR * np.abs(predicted) + 2 * off).all():
-                fitting.setdefault(text, []).append(constant)
-    for text, constants in fitting.items():
+                fitting.setdefault(effect, []).append(constant)
+    for effect, constants in fitting.items():
         typical = float(np.median(constants))
         near = np.abs(np.array(constants) / typical - 1) <= ALIKE
         alike = len(constants) == len(rows) and near.all() and typical > 0
-        if alike and is_possible(text, typical):
-            return text.format(c=shortest(typical, NEAR))
-    return ""
+        if alike and is_possible(effect, typical):
+            text = effect.text.format(c=shortest(typical, NEAR))
+            return replace(effect, text=text, remedy=REMEDY)
+    return None
 
 
 def shortest(value: float, near: float) -> float:

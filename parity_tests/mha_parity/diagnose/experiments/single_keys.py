@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.diagnose.experiments.effect import Effect
+
 if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.transfer import Curve
 
@@ -17,7 +19,7 @@ LEAST_ROWS = 4  # in which the same key is off, and no other
 LEAST_KEYS = 4  # weights in each of these rows, of which the median is right
 
 
-def of_one_key(found: Curve) -> tuple[str, str] | None:
+def of_one_key(found: Curve) -> Effect | None:
     """Return that the weights of one key alone are off, with its score where that is a constant.
 
     A row's log-ratios are compared with their median: the key that they are read from may be it.
@@ -39,4 +41,4 @@ def of_one_key(found: Curve) -> tuple[str, str] | None:
     score = scores.mean() if abs(scores.mean()) > 10 * found.atol else 0.0
     names = {0: "the first key", count - 1: "the last key"}
     said = f"the weights of {names.get(key, f'key {key}')} of {count} alone are off"
-    return f"{said}{f': its score is {score:.3g} in each row' * constant}", REMEDY
+    return Effect(f"{said}{f': its score is {score:.3g} in each row' * constant}", REMEDY)

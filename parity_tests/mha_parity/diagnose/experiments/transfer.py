@@ -14,28 +14,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.rules import TILES, OffIndices, index_rule, index_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
 ATOL = {"float64": 1e-6, "float32": 1e-3, "float16": 0.2, "bfloat16": 1.0}
-WIDEST_TILE = 256  # keys: kernels have no wider ones that cases reach beyond
 MIN_WEIGHT = 1e-6  # weights below are read with too few digits for a logarithm
 REFUTED = 100  # times what a log-ratio may be off: few rows that miss by it speak for all
 LOG2E = 1 / math.log(2)
 GRIDS = {"bfloat16": (8, -126), "float16": (11, -14)}  # digits, and the least exponent of frexp
-NEAR = 1e-4  # of a constant of the denominator: how far it may vary from row to row
-LEAST_ROWS = 2  # that show one
-LEAST_SUM = "the denominator is {least}{c:.4g}, and nothing is subtracted from the scores"
-LEAST_WHOLE = (
-    "the largest score of all rows is subtracted, not that of each row, and the denominator is "
-    "{least}{c:.4g}"
-)
-ALIKE = 0.1  # of what sums of rows miss 1 by: how far they vary where they miss it alike
 MIN_ON_GRID = 20  # exponentials, of which a share of 2^(1 + bits) * atol each is there by chance
 
 
@@ -199,21 +191,21 @@ def tiles(found: Curve) -> tuple[int, Array] | None:
 
 MOST_PARTS = 8  # that keys are split in
 MIN_COMPARED = 8  # weights beside the first of their tile, in rows that are wrong
-SUM_LEFT_OUT = (
-    "each tile's result is weighted by exp of its maximum alone, and not by its sum of exponentials"
-)
-ROUNDED = "is rounded to"
 RESCALED = (
     "multiply what was accumulated, and the row sum, by exp(old maximum - new maximum) whenever "
     "the maximum grows"
 )
+MERGED = (
+    "weight each tile's result by exp(its maximum - the row's maximum) times its own sum of exp"
+)
+KEPT = "keep what tiles are merged by in the dtype of the scores"
 
 
-def tile_offset_sentence(found: Curve) -> str:
+def tile_offset(found: Curve) -> Effect | None:
     """Return by what the weights of a tile of keys are off against those of the others."""
     cut = tiles(found)
     if cut is None:
-        return ""
+        return None
     width, offsets = cut
     scores = np.where(found.reading.visible, found.reading.scores, -np.inf)
     pads = -scores.shape[-1] % width
@@ -225,22 +217,27 @@ def tile_offset_sentence(found: Curve) -> str:
     for name, maxima in (("own", own), ("running", running), ("next", after)):
         factor = _proportional(offsets, maxima, found.atol)
         if factor is not None:
-            return start + _rescaling(name, factor)
+            return Effect(start + _rescaling(name, factor), RESCALED)
     pieces = padded.reshape(*scores.shape[:2], -1, width)
     with np.errstate(invalid="ignore", divide="ignore"):
         sums = np.log(np.exp(pieces - own[..., None]).sum(axis=-1))
     factor = _proportional(offsets, sums, found.atol)
     if factor is not None and abs(factor + 1) < 1e-3:
-        return f"{start}{SUM_LEFT_OUT}"
+        return Effect(
+            f"{start}each tile's result is weighted by exp of its maximum alone, and not by its "
+            "sum of exponentials",
+            MERGED,
+        )
     for dtype in ("float16", "bfloat16"):  # what float32 rounds is less than can be read
         for name, kept in (("the log-sum-exp", own + sums), ("the maximum", own)):
             factor = _proportional(offsets, _rounding_error(kept, dtype), found.atol)
             if factor is not None and abs(factor - 1) < 0.1:
-                return f"{start}{name} of each tile {ROUNDED} {dtype}"
+                return Effect(f"{start}{name} of each tile is rounded to {dtype}", KEPT)
     most = math.expm1(min(float(np.nanmax(np.abs(offsets))), 50))
-    return (
+    return Effect(
         f"{start}within a tile the weights are right, between tiles their ratio is off by up to "
-        + (f"{100 * most:.2g} %" if most < 0.5 else f"{1 + most:.3g} times")
+        + (f"{100 * most:.2g} %" if most < 0.5 else f"{1 + most:.3g} times"),
+        MERGED,
     )
 
 
@@ -288,88 +285,6 @@ def _proportional(offsets: Array, maxima: Array, atol: float) -> float | None:
         return None
     factor = float((x * y).sum() / (x * x).sum())
     return factor if np.abs(y - factor * x).max() <= 20 * atol else None
-
-
-def denominator(found: Curve) -> str:
-    """Return what is added to the denominator, where log-ratios are right and rows sum to less."""
-    reading = found.reading
-    sums = np.where(reading.visible, reading.weights, 0).sum(axis=-1)
-    if not (np.abs(sums - 1) > 100 * reading.noise).any() or (sums <= 0).any():
-        return ""
-    # Weights of keys that should be hidden take from the others: the denominator is theirs too.
-    if np.abs(reading.weights.sum(axis=-1) - sums).max() > 100 * reading.noise:
-        return ""
-    scores = np.where(reading.visible, reading.scores, -np.inf)
-    top = scores.max(axis=-1)
-    shifted = np.exp(scores - top[..., None]).sum(axis=-1)
-    low, high = float(sums.min()), float(sums.max())
-    for text, extra in added_to_sum(1 / sums - 1, shifted, top):
-        mean = float(extra.mean())
-        if is_possible(text, mean) and np.ptp(extra) <= NEAR * np.abs(extra).max():
-            return text.format(c=mean)
-    if said := _least_sum(found, sums, shifted, top):
-        return said
-    if np.ptp(sums) <= ALIKE * np.abs(sums - 1).max():
-        return f"every row of weights sums to {near_one(low, 6)}, expected 1"
-    return f"rows of weights sum to {near_one(low, 4)} … {near_one(high, 4)}, expected 1"
-
-
-def _least_sum(found: Curve, sums: Array, shifted: Array, top: Array) -> str:
-    """Return which least value the denominator has, where rows that sum to less than 1 show it.
-
-    Where all do, it may be the value of every row. It is a number of two digits at most: what is
-    subtracted from all scores changes it alone. A multiple of the keys' number may be no constant.
-    """
-    atol, keys = 100 * found.reading.noise, found.x.shape[-1]
-    below = sums < 1 - atol
-    if (sums > 1 + atol).any():
-        return ""
-    for text, size in (
-        (LEAST_SUM, shifted * np.exp(top)),
-        (LEAST_WHOLE, shifted * np.exp(top - top.max())),
-    ):
-        least, others = (size / sums)[below], size[~below]
-        alike = len(least) >= LEAST_ROWS and np.ptp(least) <= NEAR * least.max()
-        if alike and others.min(initial=np.inf) >= (1 - NEAR) * least.max():
-            least_sum = float(least.mean())
-            known = abs(float(f"{least_sum:.1e}") / least_sum - 1) <= NEAR
-            if known and not _is_multiple(least_sum, keys):
-                return text.format(c=least_sum, least="" if below.all() else "at least ")
-    return ""
-
-
-def _is_multiple(number: float, keys: int) -> bool:
-    """Return whether a number is that of all keys, or a multiple of it."""
-    times = number / keys
-    return times >= 1 - NEAR and abs(times - round(times)) <= NEAR * times
-
-
-def is_possible(text: str, constant: float) -> bool:
-    """Return whether a constant may be added so: keys that fill a tile up are whole, and fewer."""
-    is_whole = abs(constant - round(constant)) <= 1e-3 * abs(constant)
-    return "times" not in text or (is_whole and constant < WIDEST_TILE)
-
-
-def near_one(value: float, digits: int) -> str:
-    """Return a number, one that these digits do not tell from 1 by its distance to it."""
-    said, more = f"{value:.{digits}g}", value - 1
-    return f"1 {'+' if more > 0 else '-'} {abs(more):.2g}" if said == "1" and more else said
-
-
-def added_to_sum(excess: Array, shifted: Array, top: Array) -> Iterator[tuple[str, Array]]:
-    """Yield what may be added to the denominator, with its size in every row.
-
-    ``excess`` is by which share of it, ``shifted`` the sum of exp(score - ``top``).
-    """
-    padded = "exp(0) is added to the denominator {c:.4g} times: padded keys that are not masked"
-    yield padded, excess * shifted * np.exp(top)
-    constant = "{c:.4g} is added to the denominator, after the row maximum is subtracted"
-    yield constant, excess * shifted
-    whole = (
-        "{c:.4g} is added to the denominator, and the largest score of all rows is subtracted, "
-        "not that of each row"
-    )
-    yield whole, excess * shifted * np.exp(top - top.max())
 
 
 def describe_channels(found: Sequence[Array], right: Sequence[int] = ()) -> str:

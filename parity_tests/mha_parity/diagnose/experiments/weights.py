@@ -11,6 +11,7 @@ import numpy as np
 from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.added_values import added_values
+from mha_parity.diagnose.experiments.denominators import denominator
 from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.hidden_scores import causal_fill
 from mha_parity.diagnose.experiments.influence import irregular
@@ -53,9 +54,6 @@ MEDIUM = {"batch": 1, "queries": 101, "keys": 127, "head_dim": 131}
 LARGE = {"batch": 1, "queries": 167, "keys": 191, "head_dim": 193}
 LARGER = {"batch": 1, "queries": 299, "keys": 319, "head_dim": 321}
 PROJECTED = {**SMALL, "keys": 11}  # a layer of one head shows no more keys than it has columns
-MERGED = (
-    "weight each tile's result by exp(its maximum - the row's maximum) times its own sum of exp"
-)
 # Or mixes the heads of a position: all have the same values where weights are read.
 OWN_ALONE = "no key of another position has a part in a row, whatever the scores"
 POSITIONS = "take the product of q and k, and that of the weights and v, over the axis of positions"
@@ -271,14 +269,11 @@ def _bent(
             "sum the products over all D channels",
         )
     term = added(found) or of_one_key(found)
-    if term is not None and term[1] == COUNTED:  # such keys may fill tiles of a half
-        return Effect(*term)
-    if story := transfer.tile_offset_sentence(found):
-        if transfer.ROUNDED in story:
-            return Effect(story, "keep what tiles are merged by in the dtype of the scores")
-        merged = transfer.SUM_LEFT_OUT in story or "ratio is off" in story
-        return Effect(story, MERGED if merged else transfer.RESCALED)
-    return _of_score(found) if term is None else Effect(*term)
+    if term is not None and term.remedy == COUNTED:  # such keys may fill tiles of a half
+        return term
+    if merged := transfer.tile_offset(found):
+        return merged
+    return term or _of_score(found)
 
 
 def _of_score(found: transfer.Curve) -> Effect | None:
@@ -323,16 +318,7 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> Effect | 
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
             operation="scale",
         )  # fmt: skip
-    story = transfer.denominator(found)
-    if not story:
-        return None
-    remedy = "divide by the sum of exp over the keys of the row, and by nothing else"
-    if "score of all rows" in story:
-        remedy = f"subtract each row's own maximum; {remedy}"
-    understood = "denominator" in story
-    known = "is added to the denominator, after", "the denominator is "
-    operation = "denominator" if any(each in story for each in known) else ""
-    return Effect(story, remedy, understood=understood, operation=operation)
+    return denominator(found)
 
 
 def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> Effect:
