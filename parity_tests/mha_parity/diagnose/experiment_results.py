@@ -250,7 +250,7 @@ def _gradients(caller: Caller, seen: Examination) -> Iterator[ExperimentResult]:
         text = "not measured: the output is another"
         yield ExperimentResult(experiment="gradients", sentence=text, as_torch=None)
         return
-    effects = gradient_effects(caller)
+    effects = [each.text for each in gradient_effects(caller)]
     yield ExperimentResult(
         experiment="gradients", value=float(len(effects)), unit="departures",
         sentence="; ".join(effects) or "all as torch's, at 3 sizes and with each mask",

@@ -13,14 +13,7 @@ from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.experiment_diagnosis import in_words
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.gradient_departures import RTOL, summed
-from mha_parity.diagnose.experiments.gradients import (
-    BY_DEFAULT,
-    UNMASKED,
-    designed_trials,
-    gradient_effects,
-)
-from mha_parity.diagnose.experiments.overflowing_gradients import OVERFLOWS
-from mha_parity.diagnose.experiments.recomputed_weights import WITHOUT_MASK
+from mha_parity.diagnose.experiments.gradients import designed_trials, gradient_effects
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -33,14 +26,6 @@ if TYPE_CHECKING:
 FAMILY = 12
 # Of the failing cases, what a name explains at least: half precision rounds a lot away.
 MIN_EXPLAINED_SHARE = 0.9
-FORMULAS = {
-    "dQ": "dQ = scale dS K",
-    "dK": "dK = scale dS^T Q",
-    "dV": "dV = P^T dO",
-}
-TWICE = " 1/sqrt(D) ("
-DETACHED = "look for detach, no_grad, .data or an integer index on the way to the output"
-SCORES = "dS = P * (dP - sum(P * dP)) with dP = dO V^T"
 
 
 def name_wrong_gradients(
@@ -75,9 +60,9 @@ def name_wrong_gradients(
 def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> Iterator[Diagnosis]:
     """Say how the gradients are off in designed calls, or which are in the failing cases."""
     found = gradient_effects(Caller(candidate, lambda: True))
-    for text in found:
+    for each in found:
         yield Diagnosis(
-            bug=None, title=in_words(text), remedy=_remedy(text), explains=1.0,
+            bug=None, title=in_words(each.text), remedy=each.remedy, explains=1.0,
             evidence="experiments on the target",
         )  # fmt: skip
     if not found:
@@ -91,25 +76,6 @@ def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> 
             "problems and with one mask alone",
             evidence=f"{len(wrong)} failing cases, such as {problem.case.id}",
         )
-
-
-def _remedy(text: str) -> str:
-    if text.endswith((UNMASKED, *WITHOUT_MASK, OVERFLOWS)):
-        return "hide the same keys where the backward pass computes the scores again"
-    if text.endswith(BY_DEFAULT):
-        return "multiply dS by the scale that the forward pass took, given or not"
-    if "mask is 1/sqrt(D)" in text:
-        return "take dS for what is added to the scores before it is multiplied by the scale"
-    if "mask is 1/" in text:
-        return "sum dS over the axes along which the mask is broadcast; do not average it"
-    if "missing" in text or " 0 times the right one" in text:
-        return DETACHED
-    formulas = [formula for name, formula in FORMULAS.items() if name in text]
-    if "dP" in text or ("dQ" in text and "dK" in text):
-        formulas.append(SCORES)
-    if TWICE in text:
-        formulas.append("multiply by the scale once: q, k or dS that is used here has it already")
-    return f"compare with {'; '.join(formulas)}" if formulas else ""
 
 
 def _agrees(problem: Problem, answer: Answer, function: Callable[[Problem], Answer]) -> bool:

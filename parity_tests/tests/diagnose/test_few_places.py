@@ -86,10 +86,10 @@ def test_weights_that_a_backward_pass_computes_without_the_mask_are_said(
         for name in ("recomputed_unhidden", "recomputed_for_queries", "recomputed")
     )
     assert ("with padding=bool: hidden keys take part in the backward pass",) == tuple(
-        each.partition(": it computes")[0] for each in wrong
+        each.text.partition(": it computes")[0] for each in wrong
     )
     assert ("with padding=bool: hidden keys have a part in dQ",) == tuple(
-        each.partition(": for it")[0] for each in of_queries
+        each.text.partition(": for it")[0] for each in of_queries
     )
     assert () == right
 

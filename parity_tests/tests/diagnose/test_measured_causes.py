@@ -170,8 +170,11 @@ def test_gradients_wrong_beyond_a_length_are_found(caller: Callable[..., Caller]
         return replace(found, gradients={**found.gradients, "key": 0.7 * found.gradients["key"]})
 
     offered = PLAIN | {"gradients": ("yes",)}
-    (text,) = gradient_effects(caller(tiled, offered))
-    assert "wherever S > 64: gradient dK is 0.7 times the right one, in all heads and rows" == text
+    (found,) = gradient_effects(caller(tiled, offered))
+    assert (
+        "wherever S > 64: gradient dK is 0.7 times the right one, in all heads and rows"
+        == found.text
+    )
 
 
 def test_gradients_wrong_where_weights_are_returned_are_found(
@@ -187,8 +190,11 @@ def test_gradients_wrong_where_weights_are_returned_are_found(
         return replace(found, gradients={**found.gradients, "key": 0 * found.gradients["key"]})
 
     offered = PLAIN | {"gradients": ("yes",), "weights": ("none", "per_head")}
-    (text,) = gradient_effects(caller(detached, offered))
-    assert "with weights=per_head: gradient dK is 0 times the right one, in all heads and" in text
+    (found,) = gradient_effects(caller(detached, offered))
+    assert (
+        "with weights=per_head: gradient dK is 0 times the right one, in all heads and"
+        in found.text
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,7 +229,7 @@ def test_gradients_of_grouped_heads_alone_are_found(
 
     offered = PLAIN | {"form": ("qkv",), "projection": ("none",), "kv_heads": ("equal", "fewer")}
     (found,) = gradient_effects(caller(grouped, offered | {"gradients": ("yes",)}))
-    assert found.startswith(f"with grouped-query heads: {text}")
+    assert found.text.startswith(f"with grouped-query heads: {text}")
 
 
 class Accumulates(Attention):

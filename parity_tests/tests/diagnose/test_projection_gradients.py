@@ -53,7 +53,7 @@ def effects(steps: dict[str, object]) -> tuple[str, ...]:
     """Return what is measured of a backward pass with other steps."""
     offer = whole_offer() | {"dtype": ("float64",), "gradients": ("yes",)}
     candidate = FunctionCandidate("steps", with_gradients(type("Steps", (VJP,), steps))(), offer)
-    return gradient_effects(Caller(candidate, lambda: True))
+    return tuple(each.text for each in gradient_effects(Caller(candidate, lambda: True)))
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -6,10 +6,9 @@ projects it are one cause: they all follow from dQ.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,7 +16,17 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.features import has_one_kv_head
 from mha_parity.diagnose.experiments import recomputed_weights
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.diagnose.experiments.gradient_departures import RTOL, Departure, departures_of
+from mha_parity.diagnose.experiments.gradient_remedies import (
+    BEFORE_SCALE,
+    DETACHED,
+    ONCE,
+    SAME_KEYS,
+    SAME_SCALE,
+    SUM_BROADCAST,
+    compared,
+)
 from mha_parity.diagnose.experiments.group_gradients import sums_of_one_head
 from mha_parity.diagnose.experiments.overflowing_gradients import overflowing
 from mha_parity.diagnose.experiments.places import AXES
@@ -75,14 +84,12 @@ FACTORS: dict[str, Callable[[Case], float]] = {
 NO_FACTOR = "by no one factor"
 UNMASKED = "all gradients are those without the mask"
 INPUT = "gradient of query"
-OF_SCALE = "with a scale that is given: the gradients"
-BY_DEFAULT = "are multiplied by 1/sqrt(D) in its place"
 # Which gradient of the heads an array's own follows from.
 STAGE = {"query": "dQ", "key": "dK", "value": "dV", "q": "dQ", "k": "dK", "v": "dV"}
 
 
-def gradient_effects(caller: Caller) -> tuple[str, ...]:
-    """Return how gradients are off, what shares one cause as one sentence; () where all are right.
+def gradient_effects(caller: Caller) -> tuple[Effect, ...]:
+    """Return how gradients are off, what shares one cause as one effect; () where all are right.
 
     Masks, returned weights and fewer key heads are tried where plain problems are right.
     """
@@ -95,35 +102,35 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
         return (hides and _without_masks(trials)) or explained or plain
     if beyond := tuple(_by_size(caller, most)):
         return beyond
-    found = Counter[str]()
-    names: dict[str, list[str]] = {}
+    names: dict[Effect, list[str]] = {}
     for axis, kinds in MASKS.items():
         for kind in (k for k in kinds if k in caller.candidate.offer[axis]):
             case = caller.case(**_sizes(caller, SIZES[0]), **most, **{axis: kind})
             trials = _answered(caller, [case])
-            for text in _without_masks(trials) or _sentences(trials):
-                found[text] += 1
-                names.setdefault(text, []).append(f"{axis}={kind}")
-    masked = tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
+            for effect in _without_masks(trials) or _sentences(trials):
+                names.setdefault(effect, []).append(f"{axis}={kind}")
+    most_first = sorted(names, key=lambda effect: -len(names[effect]))
+    masked = tuple(each.within(f"with {', '.join(names[each])}: ") for each in most_first)
     further = masked or tuple(_with_weights(caller, most)) or tuple(_of_groups(caller, most))
     if further := further or tuple(_with_given_scale(caller, most)):
         return further
     sizes = {**_sizes(caller, SIZES[0]), "queries": MANY, "keys": MANY}
-    return tuple(filter(None, [overflowing(caller, caller.case(**sizes, **most))]))
+    overflow = overflowing(caller, caller.case(**sizes, **most))
+    return (overflow,) if overflow else ()
 
 
-def _with_weights(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
+def _with_weights(caller: Caller, most: Mapping[str, str]) -> Iterator[Effect]:
     """Yield how gradients are off where the weights are returned too."""
     for kind in caller.candidate.offer["weights"]:
         if kind == "none" or not caller.running():
             continue
         cases = [caller.case(**_sizes(caller, s), **most, weights=kind) for s in SIZES[:2]]
         if found := list(_sentences(_answered(caller, cases))):
-            yield from (f"with weights={kind}: {text}" for text in found)
+            yield from (each.within(f"with weights={kind}: ") for each in found)
             return
 
 
-def _with_given_scale(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
+def _with_given_scale(caller: Caller, most: Mapping[str, str]) -> Iterator[Effect]:
     """Yield how gradients are off where the caller gives the scale."""
     if "given" not in caller.candidate.offer["scale"] or not caller.running():
         return
@@ -140,32 +147,35 @@ def _with_given_scale(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
     )
     if found and all(by_default):
         names = dict.fromkeys(_stage(each.name) or f"of {each.name}" for _, each in found)
-        yield f"{OF_SCALE} {', '.join(names)} {BY_DEFAULT}"
+        text = f"the gradients {', '.join(names)} are multiplied by 1/sqrt(D) in its place"
+        effects = [Effect(text, SAME_SCALE)]
     else:
-        yield from (f"with a scale that is given: {text}" for text in _sentences(trials))
+        effects = [*_sentences(trials)]
+    yield from (each.within("with a scale that is given: ") for each in effects)
 
 
-def _of_groups(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
+def _of_groups(caller: Caller, most: Mapping[str, str]) -> Iterator[Effect]:
     """Yield how gradients are off where query heads share key heads."""
     offer = caller.candidate.offer
     if "fewer" not in offer["kv_heads"] or has_one_kv_head(offer) or not caller.running():
         return
     sizes = [_sizes(caller, s) | {"heads_count": 6, "kv_heads_count": 3} for s in SIZES[:2]]
     trials = _answered(caller, [caller.case(**each, **most) for each in sizes])
-    read = dict.fromkeys(map(_regrouped, trials))
-    if "" in read:  # a factor may be that of a group's query heads: two and three of them
+    read = [found for each in trials if (found := _regrouped(each))]
+    by_factor = len(read) < len(trials)
+    if by_factor:  # a factor may be that of a group's query heads: two and three of them
         trials += _answered(caller, [caller.case(**sizes[0] | {"kv_heads_count": 2}, **most)])
-    for text in _of_one_head(trials) or (_sentences(trials) if "" in read else read):
-        yield f"with grouped-query heads: {text}"
+    effects = _of_one_head(trials) or (_sentences(trials) if by_factor else dict.fromkeys(read))
+    yield from (each.within("with grouped-query heads: ") for each in effects)
 
 
-def _regrouped(trial: CallResult) -> str:
+def _regrouped(trial: CallResult) -> Effect | None:
     """Return that gradients are summed over query heads of other groups, where they are."""
     problem, answer = trial.problem, trial.answer
     groups, heads = problem.num_kv_heads, problem.num_heads
     off = [name for name, found in departures_of(trial).items() if found is not None]
     if answer is None or not off or not set(off) <= {"key", "value"}:
-        return ""
+        return None
     shared = np.arange(heads) // (heads // groups)
     right = with_gradients(VJP)()(with_key_heads(problem, groups, shared)).gradients or {}
     for name in off:
@@ -174,44 +184,46 @@ def _regrouped(trial: CallResult) -> str:
         if name not in found or not np.allclose(
             found[name], read, rtol=0, atol=RTOL[problem.case.dtype] * np.abs(read).max()
         ):
-            return ""
-    named = " and ".join(f"gradient {_stage(name)}" for name in off)
-    return (
+            return None
+    stages = [_stage(name) for name in off]
+    named = " and ".join(f"gradient {stage}" for stage in stages)
+    return Effect(
         f"{named} {'is' if len(off) == 1 else 'are'} summed over the query heads h of one "
-        f"h % {groups}, expected of one h // {heads // groups}"
+        f"h % {groups}, expected of one h // {heads // groups}",
+        compared(stages),
     )
 
 
-def _of_one_mistake(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple[str, ...]:
+def _of_one_mistake(trials: Sequence[CallResult], plain: Sequence[Effect]) -> tuple[Effect, ...]:
     """Return the mistake that gives all gradients seen, where they are off by no one factor."""
-    if any(NO_FACTOR in each for each in plain):
+    if not all(each.understood for each in plain):
         mistakes = (subtracted_sums(), recomputed_weights.of_other_bases(), projection_gradients())
-        for text, kind in chain.from_iterable(mistakes):
+        for effect, kind in chain.from_iterable(mistakes):
             if not any(any(departures_of(each, kind).values()) for each in trials):
-                return (text,)
+                return (effect,)
     return ()
 
 
-def _of_one_head(trials: Sequence[CallResult]) -> tuple[str, ...]:
+def _of_one_head(trials: Sequence[CallResult]) -> tuple[Effect, ...]:
     """Return which query head of a group alone has a part in the gradients of shared key heads."""
     wrong = [each for each in trials if any(departures_of(each).values())]
     if wrong and all(each.problem.case.kv_heads_count for each in trials):
-        for text, kind in sums_of_one_head():
+        for effect, kind in sums_of_one_head():
             if not any(any(departures_of(each, kind).values()) for each in trials):
-                return (text,)
+                return (effect,)
     return ()
 
 
-def _without_masks(trials: Sequence[CallResult]) -> tuple[str, ...]:
+def _without_masks(trials: Sequence[CallResult]) -> tuple[Effect, ...]:
     """Return that gradients are those without a mask, in whole or in the weights alone."""
     if not any(any(departures_of(each).values()) for each in trials):
         return ()
     bare = [replace(each, problem=without_masks(each.problem)) for each in trials]
     if not any(any(departures_of(each).values()) for each in bare):
-        return (UNMASKED,)
+        return (Effect(UNMASKED, SAME_KEYS),)
     for kind, text in recomputed_weights.KINDS:
         if not any(any(departures_of(each, kind).values()) for each in trials):
-            return (text,)
+            return (Effect(text, SAME_KEYS),)
     return ()
 
 
@@ -227,7 +239,7 @@ def designed_trials(caller: Caller) -> list[CallResult]:
     return _answered(caller, [caller.case(**_sizes(caller, s), **most) for s in SIZES])
 
 
-def _by_size(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
+def _by_size(caller: Caller, most: Mapping[str, str]) -> Iterator[Effect]:
     """Yield which gradients are wrong from which size on, the other sizes being small."""
     for axis in ("keys", "queries", "head_dim"):
         if not caller.running():
@@ -244,9 +256,9 @@ def _by_size(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
         rule = size_rule(LETTERS[axis], off) if wrong else None
         if wrong:
             where = rule or f"{LETTERS[axis]} is {', '.join(str(n) for n in off if off[n])}"
-            texts = tuple(_sentences(wrong))
-            texts = _of_one_mistake(wrong, texts) or texts
-            yield from (f"wherever {where}: {text}" for text in texts)
+            effects = tuple(_sentences(wrong))
+            effects = _of_one_mistake(wrong, effects) or effects
+            yield from (each.within(f"wherever {where}: ") for each in effects)
             return
 
 
@@ -264,30 +276,40 @@ def _with_gradients(trials: Iterable[CallResult]) -> list[CallResult]:
     return [each for each in trials if each.answer is not None and each.answer.gradients]
 
 
-def _sentences(trials: Sequence[CallResult]) -> Iterator[str]:
-    """Yield a sentence for each way of being off, with the gradients that share it."""
+def _sentences(trials: Sequence[CallResult]) -> Iterator[Effect]:
+    """Yield an effect for each way of being off, with the gradients that share it."""
     calls = [departures_of(each) for each in trials]
     cases = [each.problem.case for each in trials]
     stages: dict[str, list[str]] = {}
     for name in calls[0] if calls else ():
         stages.setdefault(_stage(name), []).append(name)
-    groups: dict[str, list[str]] = {}
+    groups: dict[_Off, list[str]] = {}
     for stage, members in stages.items():
-        texts = {name: _described(seen, cases) for name in members if (seen := _off(calls, name))}
-        if stage and len(texts) == len(members):
+        ways = {name: _described(seen, cases) for name in members if (seen := _off(calls, name))}
+        if stage and len(ways) == len(members):
             # One cause: said as where it shows best, in the weights' rows of each head.
-            text = max(texts.values(), key=lambda each: (" at " in each, "times" in each))
-            texts = {stage: text}
-        for name, text in texts.items():
-            groups.setdefault(text, []).append(f"gradient {'' if name == stage else 'of '}{name}")
+            ways = {stage: max(ways.values(), key=lambda each: (each.placed, each.scaled))}
+        for name, way in ways.items():
+            groups.setdefault(way, []).append(f"gradient {'' if name == stage else 'of '}{name}")
     stated = any(
         set(STAGE.values()) & {n.rpartition(" ")[2] for n in names} for names in groups.values()
     )
-    for text, names in groups.items():
+    for way, names in groups.items():
         # In self-attention the gradient of the input is a sum of what is said already.
         if stated and names == [INPUT] and all(each.inputs == "self" for each in cases):
             continue
-        yield f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {text}"
+        text = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {way.text}"
+        yield Effect(text, _remedy(names, way.factor), understood=bool(way.factor))
+
+
+def _remedy(names: Sequence[str], factor: str) -> str:
+    """Return what to do about gradients that are off by a factor; "" stands for no one factor."""
+    if len(names) == 1 and names[0].endswith("mask") and factor.startswith("1/"):
+        return BEFORE_SCALE if factor == "1/sqrt(D)" else SUM_BROADCAST
+    if factor == "0":
+        return DETACHED
+    stages = {name.rpartition(" ")[2] for name in names}
+    return compared(stages, ONCE if factor == "1/sqrt(D)" else "")
 
 
 def _off(calls: Sequence[Mapping[str, Departure | None]], name: str) -> list[Departure]:
@@ -295,21 +317,31 @@ def _off(calls: Sequence[Mapping[str, Departure | None]], name: str) -> list[Dep
     return [found for each in calls if (found := each.get(name)) is not None]
 
 
-def _described(seen: list[Departure], cases: list[Case]) -> str:
+class _Off(NamedTuple):
+    """How gradients are off, where a rule says in which places, and by which factor."""
+
+    text: str
+    placed: bool = False
+    scaled: bool = False
+    factor: str = ""
+
+
+def _described(seen: list[Departure], cases: list[Case]) -> _Off:
     """Return by which factor gradients are off and where, by one rule for all calls."""
     if not all(each.off for each in seen):
-        return "missing, or of another shape than its array"
+        return _Off("missing, or of another shape than its array", factor="0")
     where = [rule for axis in range(4) if (rule := _rule(seen, axis))]
     spots = f" at {', '.join(where)}" if where else ""
     factors = [each.factor for each in seen]
     if not all(each.scaled for each in seen):
-        return f"wrong{spots}, {NO_FACTOR}"
+        return _Off(f"wrong{spots}, {NO_FACTOR}", bool(where))
     law = next((n for n, f in FACTORS.items() if _fits(f, factors, cases)), "")
     number = f"{factors[0]:.4g}"
     shown = f"{law} ({number})" if law and law not in {"0", "-1"} else law or number
     if not law and np.ptp(factors) > 1e-6 * abs(factors[0]):
         shown = ", ".join(f"{f:.4g}" for f in factors)
-    return f"{shown} times the right one{spots or ', in all heads and rows'}"
+    text = f"{shown} times the right one{spots or ', in all heads and rows'}"
+    return _Off(text, bool(where), True, law or shown.rpartition(" ")[2])
 
 
 def _fits(formula: Callable[[Case], float], factors: list[float], cases: list[Case]) -> bool:

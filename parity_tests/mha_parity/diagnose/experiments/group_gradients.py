@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.diagnose.experiments.effect import Effect
+from mha_parity.diagnose.experiments.gradient_remedies import compared
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -18,18 +20,19 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
 
-SHARED = {"k": "dK", "v": "dV", "kv": "dK, dV"}
+SHARED = {"k": ["dK"], "v": ["dV"], "kv": ["dK", "dV"]}
 PLACES = {"last": -1, "first": 0}
 
 
-def sums_of_one_head() -> Iterator[tuple[str, type[VJP]]]:
-    """Yield a sentence and the backward pass for each array and place of the one head."""
+def sums_of_one_head() -> Iterator[tuple[Effect, type[VJP]]]:
+    """Yield an effect and the backward pass for each array and place of the one head."""
     for letters, (place, number) in product(SHARED, PLACES.items()):
         verb = "is" if len(letters) == 1 else "are"
-        text = (
-            f"gradient {SHARED[letters]} {verb} that of the {place} query head of each group alone"
-        )
-        yield f"{text}, expected the sum over its query heads", _of_one_head(letters, number)
+        named = f"gradient {', '.join(SHARED[letters])} {verb}"
+        text = f"{named} that of the {place} query head of each group alone"
+        expected = "expected the sum over its query heads"
+        effect = Effect(f"{text}, {expected}", compared(SHARED[letters]))
+        yield effect, _of_one_head(letters, number)
 
 
 def _of_one_head(letters: str, number: int) -> type[VJP]:

@@ -12,6 +12,8 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.compare import as_float64
+from mha_parity.diagnose.experiments.effect import Effect
+from mha_parity.diagnose.experiments.gradient_remedies import SAME_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +28,8 @@ OVERFLOWS = (
 )
 
 
-def overflowing(caller: Caller, case: Case) -> str:
-    """Return with which masks gradients are NaN at scores past the range of exp; "" where none is.
+def overflowing(caller: Caller, case: Case) -> Effect | None:
+    """Return with which masks gradients are NaN at scores past the range of exp, if any are.
 
     ``case`` has gradients, and no mask but a causal rule of the target's own: without a mask large
     scores have to be answered, and with that rule small ones.
@@ -35,13 +37,13 @@ def overflowing(caller: Caller, case: Case) -> str:
     offer: Mapping[str, tuple[str, ...]] = caller.candidate.offer
     large, own = case.replace(regime="huge"), case.attn != "none"
     if "huge" not in offer["regime"] or not _is_finite(caller, case if own else large):
-        return ""
+        return None
     masks = [(axis, k) for axis, kinds in KINDS.items() for k in kinds if k in offer[axis]]
     masks = [("attn", case.attn)] if own else masks
     named = [
         f"{axis}={kind}" for axis, kind in masks if _is_nan(caller, large.replace(**{axis: kind}))
     ]
-    return f"with {', '.join(named)}: {OVERFLOWS}" if named else ""
+    return Effect(f"with {', '.join(named)}: {OVERFLOWS}", SAME_KEYS) if named else None
 
 
 def _gradients(caller: Caller, case: Case) -> CallResult | None:

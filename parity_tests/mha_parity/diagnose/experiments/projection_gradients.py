@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mha_parity.diagnose.experiments.effect import Effect
+from mha_parity.diagnose.experiments.gradient_remedies import FORMULAS, compared
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
 UNMERGED = "(N, H, L, D) is read as (N, L, H D) without a transpose"
 
 
-def projection_gradients() -> Iterator[tuple[str, type[VJP]]]:
-    """Yield a sentence and the backward pass for each such mistake."""
-    yield f"gradient of out_proj.weight is taken of heads that are not merged: {UNMERGED}", Output
-    yield f"gradients dQ, dK and dV are not merged before the projections: {UNMERGED}", Inputs
-    yield "gradient of out_proj.weight is the transpose of the right one", TransposedOutput
-    yield "gradient of each part of in_proj_weight is the transpose of the right one", Transposed
+def projection_gradients() -> Iterator[tuple[Effect, type[VJP]]]:
+    """Yield an effect and the backward pass for each such mistake."""
+    text = "gradient of out_proj.weight is taken of heads that are not merged"
+    yield Effect(f"{text}: {UNMERGED}"), Output
+    text = "gradients dQ, dK and dV are not merged before the projections"
+    yield Effect(f"{text}: {UNMERGED}", compared(FORMULAS)), Inputs
+    yield Effect("gradient of out_proj.weight is the transpose of the right one"), TransposedOutput
+    text = "gradient of each part of in_proj_weight is the transpose of the right one"
+    yield Effect(text), Transposed
 
 
 def _unmerged(heads: Array) -> Array:

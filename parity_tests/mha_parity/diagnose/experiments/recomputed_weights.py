@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue import Attention
+from mha_parity.diagnose.experiments.effect import Effect
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -85,11 +86,11 @@ class WithoutMaskForQueries(WithoutMaskOfOutputs):
         return np.where(unseen[..., None], 0, gradient)
 
 
-def of_other_bases() -> Iterator[tuple[str, type[VJP]]]:
+def of_other_bases() -> Iterator[tuple[Effect, type[VJP]]]:
     """Yield a sentence and the backward pass for each log-sum-exp to another base."""
     for said, factor in BASES.items():
         for of_outputs in (True, False):
-            yield OTHER_BASE.format(said), _of_base(factor, of_outputs=of_outputs)
+            yield Effect(OTHER_BASE.format(said)), _of_base(factor, of_outputs=of_outputs)
 
 
 def _of_base(factor: float, *, of_outputs: bool) -> type[VJP]:
@@ -123,5 +124,3 @@ KINDS: tuple[tuple[type[VJP], str], ...] = (
     (WithoutMaskForValues, RECOMPUTED_FOR_VALUES),
     (WithoutMaskForQueries, RECOMPUTED_FOR_QUERIES),
 )
-# The sentences on a backward pass that leaves the mask out.
-WITHOUT_MASK = (RECOMPUTED, RECOMPUTED_FOR_VALUES, RECOMPUTED_FOR_QUERIES)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.diagnose.experiments.effect import Effect
+from mha_parity.diagnose.experiments.gradient_remedies import COMPARE_SCORES
 from mha_parity.diagnose.experiments.rules import TILES
 from mha_parity.oracle.eval_orders_vjp import VJP
 
@@ -24,26 +26,29 @@ AXES = {0: "samples", 1: "heads", 2: "rows"}
 EXPECTED = "expected sum(P * dP) over the keys of each row alone"
 
 
-def subtracted_sums() -> Iterator[tuple[str, type[VJP]]]:
-    """Yield a sentence and the backward pass for each other number subtracted, plainest first."""
+def subtracted_sums() -> Iterator[tuple[Effect, type[VJP]]]:
+    """Yield an effect and the backward pass for each other number subtracted, plainest first."""
     sets = chain.from_iterable(combinations(AXES, n) for n in range(1, len(AXES) + 1))
     for axes in sets:
         for mean in (False, True):
             how = "averaged" if mean else "summed"
             over = " and ".join(AXES[axis] for axis in axes)
             text = f"what is subtracted from dP is {how} over {over} as well"
-            yield f"{text}, {EXPECTED}", _over(axes, mean=mean)
+            yield Effect(f"{text}, {EXPECTED}", COMPARE_SCORES), _over(axes, mean=mean)
     for mean in (False, True):
         how = "mean" if mean else "sum"
         text = f"what is subtracted from dP is the {how} of dP over the keys, without the weights"
-        yield f"{text}, {EXPECTED}", _unweighted(mean=mean)
+        yield Effect(f"{text}, {EXPECTED}", COMPARE_SCORES), _unweighted(mean=mean)
     text = "what is subtracted from dP is summed over the rows, for each key"
-    yield f"{text}, {EXPECTED}", OfColumns
+    yield Effect(f"{text}, {EXPECTED}", COMPARE_SCORES), OfColumns
     text = "what is subtracted from dP is P * dP of each key alone: dS = P * (1 - P) * dP"
-    yield f"{text}, the diagonal of the softmax's derivative; {EXPECTED}", OwnScoreAlone
+    yield (
+        Effect(f"{text}, the diagonal of the softmax's derivative; {EXPECTED}", COMPARE_SCORES),
+        OwnScoreAlone,
+    )
     for tile in TILES:
         text = f"what is subtracted from dP is summed over each tile of {tile} keys alone"
-        yield f"{text}, {EXPECTED}", _of_tiles(tile)
+        yield Effect(f"{text}, {EXPECTED}", COMPARE_SCORES), _of_tiles(tile)
 
 
 class OwnScoreAlone(VJP):
