@@ -83,6 +83,35 @@ class BiasTwice(ByHand):
     factor = 2.0
 
 
+class OfThreeInputs:
+    """Right: `backward(dout)` returns (dq, dk, dv), and no gradient of the mask that is added."""
+
+    def forward(self, q, k, v, mask=None):
+        """Return (N, L, D)."""
+        self.rows, self.scale = (q, k, v), q.shape[-1] ** -0.5
+        scores = q @ k.swapaxes(-1, -2) * self.scale
+        scores = scores if mask is None else scores + mask
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        self.weights = weights / weights.sum(-1, keepdims=True)
+        return self.weights @ v
+
+    def backward(self, dout):
+        """Return the gradients of q, k and v."""
+        q, k, v = self.rows
+        d_p = dout @ v.swapaxes(-1, -2)
+        d_s = self.weights * (d_p - (d_p * self.weights).sum(-1, keepdims=True)) * self.scale
+        return d_s @ k, d_s.swapaxes(-1, -2) @ q, self.weights.swapaxes(-1, -2) @ dout
+
+
+class OfThreeInputsKeysHalved(OfThreeInputs):
+    """Wrong: the gradient of the keys is half of what it should be."""
+
+    def backward(self, dout):
+        """Return the gradients of q, k and v."""
+        d_q, d_k, d_v = super().backward(dout)
+        return d_q, d_k / 2, d_v
+
+
 class Registered(ByHand):
     """Right: tells its weights to the optimizer that it is built with."""
 

@@ -210,6 +210,7 @@ class IsolatedCandidate(ProcessOwner):
         known = {
             "convention": found.convention, "library": found.library,
             "plan": found.masks, "settled": found.settled,
+            "offer": found.offer, "reasons": found.facts.reasons,
         }  # fmt: skip
         return dataclasses.replace(unprobed, **known)  # type: ignore[arg-type]  # values vary in type
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.arrays import Array
@@ -28,7 +28,8 @@ class Setup:
     """The first message to the worker. ``probe`` is False after a probe ended the process.
 
     ``plan`` is what an earlier process found of the target's masks, and ``settled`` of the rest of
-    the call, whose arrays are ``library``'s. ``left_out`` are the checks of which a further call
+    the call, whose arrays are ``library``'s; ``offer`` is what it found to be offered, with the
+    ``reasons`` why other features are not. ``left_out`` are the checks of which a further call
     ended an earlier process.
     """
 
@@ -47,6 +48,8 @@ class Setup:
     plan: MaskPlan | None = None
     settled: tuple[tuple[str, str], ...] = ()
     library: str | None = None
+    offer: Offer | None = None
+    reasons: dict[tuple[str, str], str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
 

@@ -209,6 +209,8 @@ def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:
         bound.masks = setup.plan
         bound.hides_future = setup.plan is not None and setup.plan.causal_inside
         bound.settle(setup.settled)
+        if setup.offer is not None:  # further calls are made by it too
+            bound.offer, bound.reasons = setup.offer, setup.reasons
     return MonitoredCandidate(bound, forbid=setup.forbid)
 
 

@@ -12,18 +12,22 @@ from subject_checks import checks_of, load_subject
 judged = checks_of("layers_with_backward.py", cases=40, grad=True, dtypes=("float64",))
 
 
-@pytest.mark.parametrize(
-    "name", ["ByHand", "OfTensors", "OfRequiredMemory", "OfProjectedRows", "Registered"]
-)
+@pytest.mark.parametrize("name", [
+    "ByHand", "OfTensors", "OfRequiredMemory", "OfProjectedRows", "Registered", "OfThreeInputs",
+])  # fmt: skip
 def test_right_ones_pass_with_their_gradients(name: str) -> None:
-    """Of inputs as they are returned or held, of weights where the layer leaves them."""
+    """Of inputs as they are returned or held, of weights where the layer leaves them.
+
+    Kills gradients of masks that are demanded of a `backward` which returns those of rows.
+    """
     verdict = judged(name)
     assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
 
 
 @pytest.mark.parametrize(("name", "said"), [
     ("BiasTwice", "b.q"), ("OfTensorsKeysHalved", "k"), ("OfRequiredMemoryHalved", "key"),
-    ("OfProjectedRowsKeysHalved", "dk"), ("OutBiasAlone", "out_proj.bias"),
+    ("OfThreeInputsKeysHalved", "dk"), ("OfProjectedRowsKeysHalved", "dk"),
+    ("OutBiasAlone", "out_proj.bias"),
 ])  # fmt: skip
 def test_wrong_ones_fail_in_gradients_alone(name: str, said: str) -> None:
     """Kills gradients that are read from another array, or not asked.

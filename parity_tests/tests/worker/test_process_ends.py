@@ -18,7 +18,7 @@ from mha_parity.worker.client import isolated
 from mha_parity.worker.framing import PIECE, frame_block
 from mha_parity.worker.messages import PROTOCOL, Refused
 from mha_parity.worker.process import Process, WorkerLost
-from subject_checks import SUBJECTS
+from subject_checks import RIGHT, SUBJECTS
 
 PLAIN = Case(
     seed=0, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none",
@@ -206,3 +206,15 @@ def test_limits_that_an_object_cannot_have_are_refused(limit: dict[str, float]) 
     (name,) = limit
     with pytest.raises(ValueError, match=f"got {name}=.* name the target by its text"):
         mha_parity.judge(lambda Q, K, V: Q + K + V, convention="qkv", **limit)  # type: ignore[arg-type]  # one of two
+
+
+def test_a_process_that_is_started_anew_offers_what_the_first_did() -> None:
+    """Its further calls keep to what trials showed; kills an offer of the signature alone."""
+    with isolated(RIGHT) as candidate:
+        first = candidate.ready()
+        again = candidate.fresh()
+        try:
+            assert first.offer == again.offer
+            assert first.facts.reasons == again.facts.reasons
+        finally:
+            again.close()

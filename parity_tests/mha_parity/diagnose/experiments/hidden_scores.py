@@ -91,4 +91,4 @@ def causal_fill(reading: SampleWeights) -> Effect | None:
         return None
     plain = reading.query @ reading.key.swapaxes(-1, -2) * reading.problem.scale
     found = hidden_scores(reading, plain)
-    return found and replace(found, operation="fill")
+    return found and replace(found, operation="number for hidden keys")

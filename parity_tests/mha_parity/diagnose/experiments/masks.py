@@ -17,7 +17,6 @@ from mha_parity.diagnose.experiments.effect import Effect, FeatureEffect
 from mha_parity.diagnose.experiments.hidden_scores import LEAST, hidden_scores
 from mha_parity.diagnose.experiments.influence import (
     BEHIND_SOFTMAX,
-    KeysRule,
     irregular,
     visibility,
     visible_rule,
@@ -28,6 +27,7 @@ from mha_parity.diagnose.experiments.rescaled_scores import rescaled
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
 from mha_parity.diagnose.experiments.transfer import RESCALED, curve, tile_offset
 from mha_parity.diagnose.experiments.variants import answered_variant, mask_variants, without_masks
+from mha_parity.diagnose.experiments.visible_keys import AFTER, IN_SCORES, SEE_ALL, effect_of_rule
 from mha_parity.diagnose.read_weights import ATOL
 
 if TYPE_CHECKING:
@@ -71,10 +71,6 @@ NAN_OF_HIDDEN = Effect(
     "rows with a hidden key are NaN", "let -inf reach the exponential alone: 0 times -inf is NaN"
 )
 BEHIND = Effect("the weights are right, the output is not", understood=False)
-AFTER = "mask behind the softmax"
-BOUNDS = "let each row see the keys that it should: look at the bounds of loops over keys"
-OF_RULES = {"": (BOUNDS, ""), "sum": (BOUNDS, ""), "softmax": (BOUNDS, AFTER)}  # by their kinds
-IN_SCORES = "apply the mask to the scores, before the softmax, as it is"
 OF_BOTH = "hide a key where either mask hides it, and add both where they are float"
 
 
@@ -191,8 +187,8 @@ def _effects(
             continue
         effect = _effect(caller, trial, plain_wrong)
         # Of two masks, the keys that are seen do not show which one is read wrongly.
-        of_two = " and " in name
-        if effect and (not effect.remedy or (of_two and effect.remedy == BOUNDS)):
+        of_two = "none" not in {case.padding, case.attn}
+        if effect and (not effect.remedy or (of_two and effect.remedy == SEE_ALL)):
             effect = replace(effect, remedy=OF_BOTH if of_two else IN_SCORES)
         alone = effect and not plain_wrong and _is_right_with_weights(caller, case)
         found = MaskEffect(f"{name}{WITHOUT if alone else ''}", effect, trial.largest_error, trial)
@@ -234,7 +230,7 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> Effect | No
         if not plain_wrong:
             return mask_effect(reading, unmasked(problem, sample), trial)
         if rule := visibility(reading):
-            return _of_rule(rule)
+            return effect_of_rule(rule)
     return None if plain_wrong else _unread(trial, was_read=was_read)
 
 
@@ -335,14 +331,10 @@ def mask_effect(reading: SampleWeights, plain: Array, trial: CallResult) -> Effe
         hidden_scores(reading, plain)
         or _added(reading, plain, bare)
         or rescaled(reading, plain)
-        or _of_rule(visibility(reading) or irregular(reading))
+        or effect_of_rule(visibility(reading) or irregular(reading))
         or _between_tiles(reading)
-        or Effect("weights of visible keys are wrong by no rule that was tried")
+        or Effect("weights of visible keys are wrong by no rule that was tried", understood=False)
     )
-
-
-def _of_rule(rule: KeysRule | None) -> Effect | None:
-    return rule and Effect(rule.text, *OF_RULES.get(rule.kind, ("", "")))
 
 
 def _between_tiles(reading: SampleWeights) -> Effect | None:

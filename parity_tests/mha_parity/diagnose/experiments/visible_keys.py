@@ -14,22 +14,28 @@ from mha_parity.diagnose.experiments.influence import (
 from mha_parity.diagnose.experiments.skipped_tiles import skipped_below, skipped_tiles
 
 if TYPE_CHECKING:
+    from mha_parity.diagnose.experiments.influence import KeysRule
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
 SEE_ALL = (
     "let each row see the keys that it should: look at the bounds of the loop over keys, at window "
     "and offset of a mask"
 )
+IN_SCORES = "apply the mask to the scores, before the softmax, as it is"
+AFTER = "mask behind the softmax"
 # By the kind of a rule: what to do about it, and the operation of the source.
 REMEDIES = {
     "score": (
         "take the softmax over all keys: exp makes small what may be neglected", "largest scores",
     ),
-    "sum": (
-        "sum P V over all keys, or hide the others by -inf before the softmax",
-        "mask behind the softmax",
-    ),
+    "sum": ("sum P V over all keys, or hide the others by -inf before the softmax", AFTER),
+    "softmax": (IN_SCORES, AFTER),
 }  # fmt: skip
+
+
+def effect_of_rule(rule: KeysRule | None) -> Effect | None:
+    """Return a rule of the keys that rows see with what to do about it."""
+    return rule and Effect(rule.text, *REMEDIES.get(rule.kind, (SEE_ALL, "")))
 
 
 def wrong_keys(wrong: list[SampleWeights]) -> Effect | None:
@@ -47,8 +53,7 @@ def wrong_keys(wrong: list[SampleWeights]) -> Effect | None:
         return skipped
     tried = product((False, True), reversed(normal))
     rules = (visibility(each, of_most=of_most) for of_most, each in tried)
-    found = (Effect(r.text, *REMEDIES.get(r.kind, (SEE_ALL, ""))) for r in rules if r)
-    return next(found, None)
+    return next((found for each in rules if (found := effect_of_rule(each))), None)
 
 
 def skipped_at_peaks(wrong: list[SampleWeights]) -> Effect | None:
