@@ -37,7 +37,8 @@ class TorchArrays:
         """Return a tensor on the device."""
         if not array.flags.writeable or any(stride < 0 for stride in array.strides):
             array = array.copy()
-        if array.dtype.name == "bfloat16":  # torch does not know ml_dtypes' type: pass the bits
+        if array.itemsize == 2 and array.dtype.name == "bfloat16":
+            # torch does not know ml_dtypes' type: pass the bits
             tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         else:
             tensor = torch.from_numpy(array)

@@ -114,7 +114,6 @@ class Convention(ABC):
         self.hides_future = False
         self._tried: Mapping[str, Any] | None = None
         self.window_passed: Mapping[str, Any] = {}  # by key, in all calls that are prepared
-        self._planned_last: tuple[MaskPlan, Problem, dict[str, MaskArgument]] | None = None
         self._built_with: tuple[Sequence[Any], Mapping[str, Any]] | None = None
         self.remarks: tuple[str, ...] = ()
         self.own_weights: OwnWeights | None = None
@@ -268,16 +267,9 @@ class Convention(ABC):
             # A required mask has a plan before it is known whether the future is hidden.
             if plan.causal_inside != self.hides_future:
                 plan = self.masks = replace(plan, causal_inside=self.hides_future)
-            found |= self._planned(plan, problem)
+            found |= plan.passed(problem)
         found |= {key: MaskArgument(size) for key, size in self.window_passed.items()}
         return {key.removeprefix(of): v for key, v in found.items() if key.startswith(of)}
-
-    def _planned(self, plan: MaskPlan, problem: Problem) -> dict[str, MaskArgument]:
-        """Return what the plan passes for a problem; constructor and call ask one by one."""
-        last = self._planned_last
-        if last is None or plan is not last[0] or problem is not last[1]:
-            last = self._planned_last = plan, problem, plan.passed(problem)
-        return last[2]
 
     def answer_with(self, problem: Problem, given: Mapping[str, Any]) -> Answer:
         """Return the answer when these parameters are passed, by key, and no other mask."""

@@ -213,7 +213,8 @@ class Call:
 
         """
         before_call_hook(self)
-        with target_errors(bfloat16=any(x.dtype.name == "bfloat16" for _, x in self.given)):
+        narrow = (x.dtype for _, x in self.given if x.itemsize == 2)
+        with target_errors(bfloat16=any(dtype.name == "bfloat16" for dtype in narrow)):
             if self.reset:
                 method_of(self.function, self.reset)()
             args, kwargs = self.passed

@@ -250,7 +250,12 @@ def whole_windows(named: Sequence[inspect.Parameter]) -> frozenset[str]:
     """
     required = (each.name for each in named if each.default is each.empty)
     numbers = (each.name for each in named if type(each.default) is int and each.default > 0)
-    return frozenset(name for name in (*required, *numbers) if WINDOW.search(name.lower()))
+    return frozenset(name for name in (*required, *numbers) if _is_window(name))
+
+
+@cache
+def _is_window(name: str) -> bool:
+    return WINDOW.search(name.lower()) is not None
 
 
 def given_windows(named: Sequence[inspect.Parameter], case: Case) -> dict[str, int]:
@@ -259,5 +264,6 @@ def given_windows(named: Sequence[inspect.Parameter], case: Case) -> dict[str, i
     It is odd where that is: windows that are as long on both sides may have to be.
     """
     most = 2 * max(LENGTH, case.queries, case.keys)
-    found = (e for e in named if e.default is not e.empty and e.name in whole_windows(named))
+    whole = whole_windows(named)
+    found = (e for e in named if e.default is not e.empty and e.name in whole)
     return {each.name: most + each.default % 2 for each in found}

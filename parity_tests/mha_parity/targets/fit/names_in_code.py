@@ -19,12 +19,13 @@ from types import CodeType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from mha_parity.targets.fit.argument_meanings import meanings, size_of_heads
+from mha_parity.targets.fit.bypass import parts_taken_out
 from mha_parity.targets.fit.names import ROWS, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-KEPT_CLASSES = 4  # whose code is read once: three questions are asked of each
+KEPT_CLASSES = 4  # whose code is read once: of each layer that is built it is asked
 KEPT_CODE = 1024  # functions of which each layer that is built is asked what it reads
 _UNPACKS = "UNPACK_SEQUENCE"
 _OF_HEADS = frozenset({"heads", "head_dim", "width"})
@@ -44,7 +45,7 @@ def globals_read(kind: type) -> Mapping[str, str]:
     `constants.n_embd`. What is decorated is not followed: what is compiled has read its numbers.
     """
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
-    seen = {name for names in _names_by_method(kind, scope).values() for name in names}
+    seen = {name for names in _names_by_method(kind, parts_taken_out()).values() for name in names}
     numbers = {n for n in seen if type(number_of(scope, n)) in {int, float}}
     known = {n: meanings(n.rpartition(".")[2])[:1] for n in numbers}
     return {n: meant[0] for n, meant in known.items() if meant and meant[0] != "zero"}
@@ -55,19 +56,21 @@ def lengths_in_calls(kind: type) -> dict[str, str]:
 
     One that calls alone read may be the size of a tile, which stays as it is.
     """
-    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
-    names = _names_by_method(kind, scope)
+    names = dict(_names_by_method(kind, parts_taken_out()))
     built = names.pop("__init__", set())
     called = {name for each in names.values() for name in each}
     found = {name for name, meaning in globals_read(kind).items() if meaning == "length"}
     return dict.fromkeys(sorted(found & built & called), "length")
 
 
-def _names_by_method(kind: type, scope: Mapping[str, Any]) -> dict[str, set[str]]:
+@lru_cache(maxsize=KEPT_CLASSES)
+def _names_by_method(kind: type, _taken_out: tuple[str, ...]) -> Mapping[str, set[str]]:
     """Return the names that methods of a class, and what they call in its module, read.
 
     By the names of these: methods of one name in several classes have their names together.
+    Other functions stand in the place of parts that are taken out.
     """
+    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
     found: dict[str, set[str]] = {}
     bases = (each for each in kind.__mro__ if each.__module__ == kind.__module__)
     todo = [each for base in bases for each in vars(base).items()]

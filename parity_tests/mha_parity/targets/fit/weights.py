@@ -19,7 +19,7 @@ import numpy as np
 from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import is_module
-from mha_parity.targets.fit.layer_arrays import leaves, set_array
+from mha_parity.targets.fit.layer_arrays import READS, leaves, set_array
 from mha_parity.targets.fit.sorted_leaves import CONVOLUTIONS
 from mha_parity.targets.problem_arrays import KEY_PARTS, with_grouped_heads
 
@@ -267,6 +267,8 @@ def slot_array(
 
 def shapes_of(layer: Any) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a layer's arrays by their paths."""
+    if is_module(layer) and not hasattr(type(layer), READS):  # without what its modules are
+        return {name: tuple(each.shape) for name, each in layer.named_parameters()}
     return {leaf.path: leaf.shape for leaf in leaves(layer)}
 
 
@@ -276,6 +278,8 @@ def slots_by_head(found: Sequence[Slot], sizes: Mapping[str, int]) -> list[Slot]
     The paths of the first two heads show the number that counts heads: read anew by its names, a
     layer of three heads with q, k and v packed would be one of three arrays, q, k and v.
     """
+    if all(slot.head is None for slot in found):
+        return list(found)
     held: list[Slot] = []
     for slot in found:
         paths = [each.path for each in found if (each.parts, each.bias) == (slot.parts, slot.bias)]

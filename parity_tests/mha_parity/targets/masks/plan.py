@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 PADDING = ("bool", "float", "lengths")
 SEEDS = 3  # problems tried of a feature: the masks of two samples may be equal by chance
 ATTN = ("bool2d", "float2d", "bool3d", "float3d", "causal")
+
+
+# By problem, the plan that was asked last for it, and what it passes.
+_PASSED: WeakKeyDictionary[Problem, tuple[MaskPlan, dict[str, MaskArgument]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +63,10 @@ class MaskPlan:
         of_keys = [taken for taken in every if "L" not in taken.axes]
         return bool(of_keys) and all(taken.square for taken in of_keys)
 
-    def passed(self, problem: Problem) -> dict[str, MaskArgument]:
+    def passed(self, problem: Problem) -> Mapping[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
 
+        Constructor and call ask for it one by one, and repeated calls again.
         Where a mask's shape fits two readings by the sizes of the problem, such a mask is passed;
         where L and S differ, a switch rather than an array: few cases can show its rule there.
         Elsewhere a switch as often as an array, however many shapes of it are taken.
@@ -71,6 +77,12 @@ class MaskPlan:
             The parameters cannot say what the problem masks.
 
         """
+        known = _PASSED.get(problem)
+        if known is None or known[0] is not self:
+            known = _PASSED[problem] = self, self._chosen(problem)
+        return known[1]
+
+    def _chosen(self, problem: Problem) -> dict[str, MaskArgument]:
         ways = list(self._ways(problem))
         if not ways:
             raise CandidateError("inconclusive", self._why_not(problem))
