@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
 
 _NONE: Mapping[str, int] = MappingProxyType({})
-_sizes: ContextVar[Mapping[str, int]] = ContextVar("sizes", default=_NONE)
+_sizes: ContextVar[tuple[Mapping[str, int], int]] = ContextVar("sizes", default=(_NONE, 1))
 
 
 @contextmanager
-def fixed_sizes(sizes: Mapping[str, int]) -> Iterator[None]:
-    """Context: problems have these sizes, by the names of a case's fields, whatever cases say."""
-    token = _sizes.set(sizes)
+def fixed_sizes(sizes: Mapping[str, int], multiple: int = 1) -> Iterator[None]:
+    """Context: problems have these sizes, by the names of a case's fields, whatever cases say.
+
+    Their lengths are multiples of a number.
+    """
+    token = _sizes.set((sizes, multiple))
     try:
         yield
     finally:
@@ -28,5 +31,6 @@ def fixed_sizes(sizes: Mapping[str, int]) -> Iterator[None]:
 
 def at_fixed_sizes(case: Case) -> Case:
     """Return the case at the sizes of the context; the case itself outside of one."""
-    sizes = _sizes.get()
-    return case.replace(**sizes) if sizes else case
+    sizes, multiple = _sizes.get()
+    case = case.replace(**sizes) if sizes else case
+    return case.in_multiples(multiple) if multiple > 1 else case

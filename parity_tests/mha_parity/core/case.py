@@ -167,6 +167,13 @@ class Case:
         """Return the case with some fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]  # fields vary in type
 
+    def in_multiples(self, of: int) -> Case:
+        """Return the case of lengths that are multiples of a number; unlike ones stay unlike."""
+        queries, keys = (-(-length // of) * of for length in (self.queries, self.keys))
+        if queries == keys and self.queries != self.keys:
+            keys += of
+        return self.replace(queries=queries, keys=keys)
+
 
 _MEANING = {
     word: (axis, value) for axis, t in ID_WORDS.items() for value, word in t.items() if word

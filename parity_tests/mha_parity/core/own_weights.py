@@ -24,7 +24,8 @@ class OwnWeights:
     fields of its sizes. ``places`` maps the names of the layer's tensors to those of ``arrays``;
     ``left_over`` are its tensors that are no weights of attention. ``built``: they are those of an
     object, which is asked itself, or of whose copies others are; else its class builds others. It
-    is asked at most ``longest`` queries or keys (0: any number), since it raises ``beyond`` these.
+    is asked at most ``longest`` queries or keys (0: any number), since it raises ``beyond`` these,
+    and of lengths that are a ``multiple`` of a number alone, where it raises at others.
     """
 
     arrays: dict[str, Array]
@@ -35,6 +36,12 @@ class OwnWeights:
     built: bool = False
     longest: int = 0
     beyond: str = ""
+    multiple: int = 1
+
+    @property
+    def trial_multiple(self) -> int:
+        """Of what lengths of small calls are multiples: of one tile, axes are taken for others."""
+        return 3 * self.multiple if self.multiple > 1 else 1
 
     def case(self, case: Case) -> Case:
         """Return the case in the sizes and with the features of the layer, and no longer than it.
@@ -42,7 +49,8 @@ class OwnWeights:
         Of more queries or keys than the layer takes, the case has as many as that.
         """
         queries, keys = self.length(case.queries), self.length(case.keys)
-        return case.replace(**self.sizes, **self.features, queries=queries, keys=keys)
+        own = case.replace(**self.sizes, **self.features, queries=queries, keys=keys)
+        return own.in_multiples(self.multiple)
 
     def length(self, length: int) -> int:
         """Return a number of queries or keys, the largest that the layer takes where it is more."""
@@ -51,6 +59,8 @@ class OwnWeights:
     @property
     def limit(self) -> str:
         """Say which lengths are not offered, and why; "" where all are."""
+        if self.multiple > 1:
+            return f"not offered: lengths that are no multiples of {self.multiple} ({self.beyond})"
         if not self.longest:
             return ""
         return f"not offered: more than {self.longest} queries or keys ({self.beyond})"
@@ -77,7 +87,10 @@ class OwnWeights:
 
     def other_size(self, problem: Problem) -> str:
         """Say which size of a problem is not the layer's; "" where none is."""
-        others = (n for n, size in self.sizes.items() if getattr(problem.case, n) != size)
+        case = problem.case
+        if case.queries % self.multiple or case.keys % self.multiple:
+            return f"it takes lengths that are multiples of {self.multiple}"
+        others = (n for n, size in self.sizes.items() if getattr(case, n) != size)
         return next((f"it is built with {name} {self.sizes[name]}" for name in others), "")
 
     def unlike(self, problem: Problem) -> str:
@@ -98,6 +111,8 @@ class OwnWeights:
     @property
     def sentence(self) -> str:
         """Say which tensor went where, and what was left over."""
+        if not self.places and not self.sizes:
+            return ""
         if not self.places:
             said = (f"{_NAMES.get(name, name)} {size}" for name, size in self.sizes.items() if size)
             return f"judged at its own sizes alone: {', '.join(said)}"

@@ -16,15 +16,18 @@ import numpy as np
 
 import mha_torch
 from mha_parity.core.arrays import merge_heads, split_heads
+from mha_parity.core.check_result import Severity
 from mha_parity.core.verdict import PINNED_PATH, TARGET, Accuracy
 from mha_parity.judging.groups import judged_array
 from mha_parity.judging.nonfinite import nan_of_other_heads
 from mha_parity.oracle.recorded import torch_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.check_result import CheckResult
     from mha_parity.core.problem import Problem
     from mha_parity.oracle.reference import Reference
 
@@ -128,6 +131,24 @@ def error_over_torch(problem: Problem, reference: Reference, output: Array) -> f
     """
     own = relative_error(problem, reference, torch_output(problem))
     return _times(relative_error(problem, reference, output), own)
+
+
+def with_times_torch(
+    problem: Problem,
+    reference: Reference,
+    answer: Answer,
+    check_results: list[CheckResult],
+    accuracy: tuple[MeasuredError, ...],
+) -> Iterator[CheckResult]:
+    """Yield the check results, with the ratio to torch's own error where it is measured."""
+    known = {each.contender: each.times_torch for each in accuracy}
+    for check_result in check_results:
+        times = check_result.times_torch
+        if check_result.check == "output" and not check_result.severity.fails and times is None:
+            times = known.get(TARGET)
+            if times is None and check_result.severity is Severity.LESS_ACCURATE:
+                times = error_over_torch(problem, reference, answer.output)
+        yield check_result if times is None else replace(check_result, times_torch=times)
 
 
 def _times(its: float, own: float) -> float:

@@ -16,9 +16,8 @@ from mha_parity.core.compare import as_float64, difference_said
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.padded_queries import padded_rows
 from mha_parity.core.threads import blas_in_one_thread
-from mha_parity.core.verdict import TARGET
 from mha_parity.judging import power
-from mha_parity.judging.accuracy import TORCH_PATHS, error_over_torch, measure_errors
+from mha_parity.judging.accuracy import TORCH_PATHS, measure_errors, with_times_torch
 from mha_parity.judging.by_float32 import float32_units
 from mha_parity.judging.gradients import CHECK, judge_gradients
 from mha_parity.judging.nonfinite import overflow_rows, sum_overflow_rows
@@ -221,7 +220,7 @@ def _judged(
         accuracy = _measured(problem, reference, answer, check_results)
     return CaseResult(
         case=case,
-        check_results=tuple(_with_accuracy(problem, reference, answer, check_results, accuracy)),
+        check_results=tuple(with_times_torch(problem, reference, answer, check_results, accuracy)),
         measured=accuracy,
         exposes=_exposed(problem, reference) if measure else None,
         problem=problem,
@@ -278,24 +277,6 @@ def _measured(
     return measure_errors(
         problem, reference, answer.output, paths=() if seed % PATHS_EVERY else TORCH_PATHS
     )
-
-
-def _with_accuracy(
-    problem: Problem,
-    reference: Reference,
-    answer: Answer,
-    check_results: list[CheckResult],
-    accuracy: tuple[MeasuredError, ...],
-) -> Iterator[CheckResult]:
-    """Yield the check results, with the ratio to torch's own error where it is measured."""
-    known = {each.contender: each.times_torch for each in accuracy}
-    for check_result in check_results:
-        times = check_result.times_torch
-        if check_result.check == "output" and not check_result.severity.fails and times is None:
-            times = known.get(TARGET)
-            if times is None and check_result.severity is Severity.LESS_ACCURATE:
-                times = error_over_torch(problem, reference, answer.output)
-        yield check_result if times is None else replace(check_result, times_torch=times)
 
 
 def _bound_of_rows(problem: Problem, reference: Reference, settings: JudgeSettings) -> Array:

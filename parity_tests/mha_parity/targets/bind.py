@@ -144,7 +144,16 @@ def _check_names(bound: Convention) -> None:
 def _take_weights(
     bound: Convention, layer: Any, state_dict: str | None, num_heads: int | None
 ) -> None:
-    """Give a convention the weights that it is judged with over all else, if there are any."""
+    """Give a convention the weights that it is judged with over all else, if there are any.
+
+    Raises
+    ------
+    TargetError
+        It takes lengths alone that are multiples of a number, or the weights are none of it.
+
+    """
+    if bound.own_weights is not None and bound.own_weights.multiple > 1 and (layer or state_dict):
+        raise TargetError(f"got {bound.name}, {bound.own_weights.limit}; judge its class.")
     if layer is not None:
         use_layer(bound, layer)
     if state_dict is not None or num_heads is not None:

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.fixed_sizes import fixed_sizes
-from mha_parity.core.candidate import TargetError
+from mha_parity.core.candidate import TargetError, without_place
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit.sizes_in_code import sizes_in_code
+from mha_parity.targets.fit.whole_tiles import OfMultiplesError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ def at_own_sizes(subject: object, recognise: Callable[[], Convention]) -> Conven
     """
     try:
         found = recognise()
+    except OfMultiplesError as error:
+        return _of_multiples(error, recognise)
     except TargetError:
         near = _nearest(subject, recognise)
         if near is None:
@@ -40,6 +43,18 @@ def at_own_sizes(subject: object, recognise: Callable[[], Convention]) -> Conven
         near = _nearest(subject, recognise)
         if near is not None and _nearness(near) > _nearness(found):
             return near
+    return found
+
+
+def _of_multiples(error: OfMultiplesError, recognise: Callable[[], Convention]) -> Convention:
+    """Return a target at the lengths that it takes."""
+    own = OwnWeights(
+        arrays={}, features={}, sizes={}, places={}, multiple=error.multiple,
+        beyond=without_place(error.raised),
+    )  # fmt: skip
+    with fixed_sizes({}, own.trial_multiple):
+        found = recognise()
+    found.own_weights = own
     return found
 
 
@@ -72,9 +87,12 @@ def asked_at_own_sizes(bound: Convention) -> Iterator[None]:
     Of a class that is built for any sizes nothing is changed.
     """
     own = bound.own_weights if isinstance(bound, Fitted) else None
-    sizes = {} if own is None else own.sizes
-    with fixed_sizes(sizes):
+    sizes, multiple = ({}, 1) if own is None else (own.sizes, own.trial_multiple)
+    with fixed_sizes(sizes, multiple):
         yield
+    if multiple > 1:
+        sized = (each for each in bound.offer["size"] if each not in {"ones", "empty"})
+        bound.offer = bound.offer | {"size": tuple(sized)}
     if not sizes:
         return
     heads, width = sizes["heads_count"], sizes.get("head_dim", 0)

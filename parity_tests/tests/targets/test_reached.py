@@ -28,7 +28,6 @@ REFUSED = {
     "RotaryInside": "but `rotary` has no counterpart in torch's layer",
     "NormedQueries": "but `normalize` has no counterpart in torch's layer",
     "Slopes": "but `slopes` has no counterpart in torch's layer",
-    "EvenLengths": "computes attention at L = 16 and not at L = 5, where it raised ValueError",
 }
 
 
@@ -52,7 +51,7 @@ def test_right_ones_pass(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "said"), REFUSED.items(), ids=REFUSED)
 def test_what_has_no_counterpart_is_refused_by_its_name(name: str, said: str) -> None:
-    """The sentence names what the call runs, or the lengths that it takes."""
+    """The sentence names what the call runs."""
     with pytest.raises(TargetError) as refused:
         bind(load.load(f"{FILE}:{name}"))
     assert said in str(refused.value)

@@ -22,7 +22,7 @@ BEFORE_SCALE = "take dS for what is added to the scores before it is multiplied 
 SUM_BROADCAST = "sum dS over the axes along which the mask is broadcast; do not average it"
 
 
-def compared(names: Collection[str], more: str = "") -> str:
+def comparison_with(names: Collection[str], more: str = "") -> str:
     """Return the formulas of dQ, dK and dV that are among the names, to compare with."""
     formulas = [formula for name, formula in FORMULAS.items() if name in names]
     if "dQ" in names and "dK" in names:

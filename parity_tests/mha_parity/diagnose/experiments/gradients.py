@@ -25,7 +25,7 @@ from mha_parity.diagnose.experiments.gradient_remedies import (
     SAME_KEYS,
     SAME_SCALE,
     SUM_BROADCAST,
-    compared,
+    comparison_with,
 )
 from mha_parity.diagnose.experiments.group_gradients import sums_of_one_head
 from mha_parity.diagnose.experiments.overflowing_gradients import overflowing
@@ -190,7 +190,7 @@ def _regrouped(trial: CallResult) -> Effect | None:
     return Effect(
         f"{named} {'is' if len(off) == 1 else 'are'} summed over the query heads h of one "
         f"h % {groups}, expected of one h // {heads // groups}",
-        compared(stages),
+        comparison_with(stages),
     )
 
 
@@ -309,7 +309,7 @@ def _remedy(names: Sequence[str], factor: str) -> str:
     if factor == "0":
         return DETACHED
     stages = {name.rpartition(" ")[2] for name in names}
-    return compared(stages, ONCE if factor == "1/sqrt(D)" else "")
+    return comparison_with(stages, ONCE if factor == "1/sqrt(D)" else "")
 
 
 def _off(calls: Sequence[Mapping[str, Departure | None]], name: str) -> list[Departure]:

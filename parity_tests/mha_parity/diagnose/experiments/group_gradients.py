@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.effect import Effect
-from mha_parity.diagnose.experiments.gradient_remedies import compared
+from mha_parity.diagnose.experiments.gradient_remedies import comparison_with
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def sums_of_one_head() -> Iterator[tuple[Effect, type[VJP]]]:
         named = f"gradient {', '.join(SHARED[letters])} {verb}"
         text = f"{named} that of the {place} query head of each group alone"
         expected = "expected the sum over its query heads"
-        effect = Effect(f"{text}, {expected}", compared(SHARED[letters]))
+        effect = Effect(f"{text}, {expected}", comparison_with(SHARED[letters]))
         yield effect, _of_one_head(letters, number)
 
 

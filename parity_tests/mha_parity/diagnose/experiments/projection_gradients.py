@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.diagnose.experiments.effect import Effect
-from mha_parity.diagnose.experiments.gradient_remedies import FORMULAS, compared
+from mha_parity.diagnose.experiments.gradient_remedies import FORMULAS, comparison_with
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def projection_gradients() -> Iterator[tuple[Effect, type[VJP]]]:
     text = "gradient of out_proj.weight is taken of heads that are not merged"
     yield Effect(f"{text}: {UNMERGED}"), Output
     text = "gradients dQ, dK and dV are not merged before the projections"
-    yield Effect(f"{text}: {UNMERGED}", compared(FORMULAS)), Inputs
+    yield Effect(f"{text}: {UNMERGED}", comparison_with(FORMULAS)), Inputs
     yield Effect("gradient of out_proj.weight is the transpose of the right one"), TransposedOutput
     text = "gradient of each part of in_proj_weight is the transpose of the right one"
     yield Effect(text), Transposed

@@ -36,9 +36,11 @@ def cache_attributes(bound: Convention) -> tuple[str, ...]:
         return ()
     with suppress(CandidateError):
         call = bound.prepare(make_problem(bound.trial_case()))
-        call.make()
         held = getattr(owner_of(call.function), "__dict__", {})
-        return tuple(name for name in held if _CACHE.fullmatch(name) and held[name] is None)
+        names = [name for name in held if _CACHE.fullmatch(name) and held[name] is None]
+        if names:
+            call.make()
+        return tuple(name for name in names if held.get(name) is None)
     return ()
 
 

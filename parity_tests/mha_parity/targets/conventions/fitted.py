@@ -245,14 +245,14 @@ class Fitted(SearchedCalls):
         unbatched = self.offer["layout"][0] == "unbatched"
         # Rows of a plane of a prime number would be one of a width of 1.
         length = 6 if self.how.arrangement in PLANES else 5
-        sizes = {} if self.own_weights is None else self.own_weights.sizes
-        return SMALL.replace(
+        plain = SMALL.replace(
             batch=1 if unbatched else 2, queries=length, keys=length,
             heads_count=heads, head_dim=width,
             layout=self.offer["layout"][0], attn=self.plain_attn,
             kv_heads_count=int(self.how.one_kv_head),
             form=self.offer["form"][0], projection=self.offer["projection"][0],
-        ).replace(**sizes)  # fmt: skip
+        )  # fmt: skip
+        return plain if self.own_weights is None else self.own_weights.case(plain)
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Look what it hides by itself; other layouts, empty axes, weights, wider values."""

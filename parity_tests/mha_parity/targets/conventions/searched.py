@@ -30,7 +30,6 @@ from mha_parity.targets.fit.refine import (
 )
 from mha_parity.targets.fit.refusals import (
     may_be_another,
-    refuse_lengths,
     refuse_own_heads,
     why_refused,
 )
@@ -43,6 +42,7 @@ from mha_parity.targets.fit.search import (
     Search,
     trial_problem,
 )
+from mha_parity.targets.fit.whole_tiles import refuse_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -144,27 +144,6 @@ def name_of_torch_attention(how: Interpretation) -> str:
     return f"`{how.slots[0].path.rpartition('.')[0]}`, an attention of torch"
 
 
-def refuse_lengths(ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str) -> None:
-    """Refuse what raises at small odd lengths and computes attention at multiples of 16.
-
-    Raises
-    ------
-    TargetError
-        That is so; the sentence has what it raised.
-
-    """
-    raised = [each for each in trials if each.raised][:FEW]
-    again = Search(ask, dtype, base=SMALL.replace(queries=16, keys=32))
-    best = again.run(each.interpretation for each in raised)
-    if best is not None and best.exact:
-        how = best.interpretation
-        first = next(each.missed for each in raised if each.interpretation is how)
-        raise TargetError(
-            f"got {name}, but as {how} it computes attention at L = 16 and not at L = "
-            f"{SMALL.queries}, where it {first}; pad its inputs: {ADAPTER}."
-        )
-
-
 def refuse_own_heads(
     ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str, layers: Layers
 ) -> None:

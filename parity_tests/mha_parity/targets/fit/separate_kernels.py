@@ -40,8 +40,10 @@ def has_separate_kernels(bound: Convention) -> bool:
         return False  # a head's own D channels hold no value for each of more keys
     try:
         problem = make_problem(case)
-        if problem.w_v is not None and problem.value.shape[-1] < LENGTH:
-            return False  # values of one key alone need as many channels as keys
+        # Values of one key alone need as many channels as keys; such lengths may not be taken.
+        few = problem.w_v is not None and problem.value.shape[-1] < LENGTH
+        if few or problem.case.keys != LENGTH:
+            return False
         weights = _weights(bound, problem)
         combined = _weights(bound, problem, COMBINED)[..., 0]
         larger = _weights(bound, _with_larger_queries(problem))

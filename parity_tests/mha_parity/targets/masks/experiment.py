@@ -186,8 +186,12 @@ def mask_problem(convention: Convention, layout: str, *, square: bool, inputs: s
         or next(dtype for dtype in AXES["dtype"] if dtype in convention.library.dtypes),
         seed=SEED,
     )
-    if convention.own_weights is not None:
-        case = case.replace(**convention.own_weights.sizes)
+    own = convention.own_weights
+    if own is not None and own.multiple > 1:
+        case = case.in_multiples(own.trial_multiple)
+        case = case.replace(head_dim=case.keys)  # the values are unit vectors, one a key
+    elif own is not None:
+        case = case.replace(**own.sizes)
         fewer = max(case.head_dim, MIN_KEYS)  # the values are unit vectors, one a key
         keys = min(case.keys, fewer)
         case = case.replace(keys=keys, queries=keys if square else min(case.queries, keys - 1))
