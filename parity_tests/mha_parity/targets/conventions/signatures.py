@@ -119,4 +119,6 @@ def forward(instance: Any) -> Any:
                 return getattr(instance, name)
         if "__call__" in vars(base):
             return vars(base)["__call__"] if of_class else instance
-    return instance
+    # What no class has may be one of a metaclass, or of `__getattr__`.
+    others = (getattr(instance, name, None) for name in called)
+    return next(filter(callable, others), instance)
