@@ -6,6 +6,7 @@ import inspect
 import sys
 from contextlib import redirect_stdout
 
+from mha_parity.core.candidate import CandidateError
 from mha_parity.core.errors import UsageError
 from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.targets import backends
@@ -41,7 +42,10 @@ def source_of_adapter(target: str) -> str:
             return adapter_source.empty_adapter(target, subject, str(error), library)
         reason = _not_written(bound) if isinstance(bound, Fitted) else ""
         if isinstance(bound, Fitted) and not reason:
-            return adapter_source.filled_adapter(target, bound)
+            try:
+                return adapter_source.filled_adapter(target, subject, bound)
+            except CandidateError as error:
+                reason = str(error)
         return adapter_source.empty_adapter(target, subject, reason, bound.library.name)
 
 

@@ -14,6 +14,7 @@ from mha_parity.commands import adapt
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
+from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
 
 RUN = Options(cases=12, shrink=False, diagnose=False)
@@ -26,7 +27,7 @@ RECOGNISED = {
     "own_layers.py:OfMaps": "call.query.swapaxes(1, 2)[..., None]",
     "styles.py:Grid": "call.query[:, :, None]",
     "along_one_axis.py:AlongFrames": "return result[:, :, 0]",
-    "styles.py:OnlyMatrices": "for query in call.query]",
+    "styles.py:OnlyMatrices": "for query in call.query:",
     "styles.py:Normed": 'layer.set_submodule("norm", torch.nn.Identity())',
     "functions_of_weights.py:lists": "for head in range(call.num_heads)]",
     "functions_of_weights.py:ByName": 'layer.W["q"] = call.q_proj_weight.T',
@@ -58,7 +59,55 @@ def test_the_skeleton_runs_as_it_is(name: str, line: str) -> None:
     assert (RUN.cases, 0) == (verdict.run, verdict.failed)
 
 
+FILLED_IN = {
+    "required_states.py:OfPair": "call.query.new_zeros((len(call.query), call.num_heads, 0, ",
+    "required_states.py:RowsFirst": "call.query.new_zeros((len(call.query), 0, call.num_heads, ",
+    "required_states.py:OfNone": "layer(call.query, (None, None))",
+    "required_states.py:attention": "0, call.value.shape[-1] // call.num_heads",
+    "cache_objects.py:Requires": 'call.query, Target.forward.__globals__["Grows"]()',
+    "behind_keywords.py:PassedUp": "q=call.query, k=call.key, v=call.value",
+    "bias_of_lengths.py:Biased": "Target.apply(",
+}
+
+
+@pytest.mark.parametrize(("name", "line"), FILLED_IN.items(), ids=FILLED_IN)
+def test_every_required_argument_is_passed(name: str, line: str) -> None:
+    """Kills a state, an argument behind keywords and the ``apply`` that the call left out."""
+    source, scope = printed(name)
+    assert "".join(line.split()) in "".join(source.split())
+    bound = bind(scope["attention"])
+    verdict = check(bound, RUN)
+    assert (RUN.cases, 0) == (verdict.run, verdict.failed)
+    assert "many" in bound.offer["heads"]
+
+
+def test_no_name_of_a_parameter_is_that_of_the_weights() -> None:
+    """Kills ``state`` for the dictionary of weights of a layer whose call takes a `state`."""
+    source, _ = printed("required_states.py:OfPair")
+    assert "state = " not in source
+
+
+@pytest.mark.parametrize("name", ["KeepsRows.attend", "OneHead", "heads_joined"])
+def test_a_skeleton_offers_the_heads_that_its_target_has(name: str) -> None:
+    """Kills reading `head_dim` for one head, one object for all samples, and heads split twice."""
+    _, scope = printed(f"skeletons.py:{name}")
+    bound = bind(scope["attention"])
+    offered = bind(load(f"{SUBJECTS}/skeletons.py:{name}")).offer["heads"]
+    assert offered == bound.offer["heads"]
+    verdict = check(bound, RUN)
+    assert (RUN.cases, 0) == (verdict.run, verdict.failed)
+
+
+def test_a_number_of_its_module_that_nothing_reads_stays() -> None:
+    """Kills setting a global for an attribute of its name; each sample has an object of its own."""
+    source, _ = printed("skeletons.py:KeepsRows.attend")
+    assert "__globals__" not in source
+    assert "        layer = Target(dk=call.embed_dim)\n" in source
+
+
 FORMATTED = (
+    "required_states.py:attention",
+    "skeletons.py:KeepsRows.attend",
     "functions_of_weights.py:ByName",
     "functions_of_weights.py:lists",
     "mask_meanings.py:Keeps",

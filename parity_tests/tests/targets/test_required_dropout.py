@@ -18,8 +18,8 @@ def test_a_right_one_passes_and_a_wrong_one_fails() -> None:
 
 def test_an_adapter_passes_it_too() -> None:
     """Kills None in the source that `adapt` prints."""
-    target = "required_dropout.py:attention"
-    source = filled_adapter(target, bind(load_subject(target)))  # type: ignore[arg-type]  # is fitted
+    subject = load_subject("required_dropout.py:attention")
+    source = filled_adapter("", subject, bind(subject))  # type: ignore[arg-type]  # is fitted
     assert "lambda rows: rows" in source
 
 

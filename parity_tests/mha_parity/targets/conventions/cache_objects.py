@@ -55,6 +55,7 @@ BEGUN: dict[str, Callable[[], Any]] = {
 # Meanings of sizes that a cache is made for, whatever they are by default.
 _SIZES = frozenset({"heads", "kv_heads", "head_dim", "width"})
 _SAMPLES = frozenset({"samples", "most_samples"})
+_OF_ARRAYS = frozenset({"dtype", "device"})
 
 
 def makers(entry: Any, subject: Any, parameter: Parameter) -> tuple[str, ...]:
@@ -153,14 +154,13 @@ def new_cache(made_by: str, entry: Any, call: Call, problem: Problem) -> Any:
         It needs what is unknown, raised, or made nothing.
 
     """
-    kind, _, method = made_by.partition(".")
-    maker = _scope(entry).get(kind)
-    if maker is None:
-        maker = method_of(call.function, made_by)
-    elif method:
-        maker = getattr(maker, method)
+    maker = _maker(made_by, entry, call)
     arrays = (each for each in (*call.args, *call.kwargs.values()) if hasattr(each, "dtype"))
-    given = _sizes(maker, made_by, problem, next(arrays, None))
+    array = next(arrays, None)
+    given = {
+        name: getattr(array, meaning, None) if meaning in _OF_ARRAYS else _size(meaning, problem)
+        for name, meaning in arguments_of_maker(made_by, entry, call).items()
+    }
     with target_errors():
         cache = maker(**given)
     if cache is None:
@@ -168,25 +168,61 @@ def new_cache(made_by: str, entry: Any, call: Call, problem: Problem) -> Any:
     return cache
 
 
-def _sizes(maker: Any, name: str, problem: Problem, array: Any) -> dict[str, Any]:
-    """Return what a maker is called with; defaults that are no size of the problem stay."""
-    case, given = problem.case, dict[str, Any]()
-    key_heads = case.kv_heads_count or problem.num_heads
-    width = problem.num_heads * case.head_dim
-    sizes = LayerSizes(width, problem.num_heads, kv_heads=key_heads, samples=case.batch)
-    for each in parameters.of_callable(maker):
+def _maker(made_by: str, entry: Any, call: Call) -> Any:
+    """Return a class or function of the module, a method of that class, or one of the layer."""
+    kind, _, method = made_by.partition(".")
+    maker = _scope(entry).get(kind)
+    if maker is None:
+        return method_of(call.function, made_by)
+    return getattr(maker, method) if method else maker
+
+
+def arguments_of_maker(made_by: str, entry: Any, call: Call) -> dict[str, str]:
+    """Return what a maker is called with, by meaning; defaults that are no size stay.
+
+    Raises
+    ------
+    CandidateError
+        It needs what is unknown.
+
+    """
+    given = dict[str, str]()
+    for each in parameters.of_callable(_maker(made_by, entry, call)):
         meaning = next(iter(meanings(each.name)), "")
-        if meaning in {"dtype", "device"}:
-            given[each.name] = getattr(array, meaning, None)
-        elif meaning in _SAMPLES:
-            given[each.name] = case.batch
-        elif meaning == "heads":  # of keys and values
-            given[each.name] = key_heads
-        elif meaning in _SIZES or each.default is each.empty:
+        if meaning in _OF_ARRAYS | _SAMPLES | _SIZES or each.default is each.empty:
             if not meaning:
-                raise CandidateError("structure", f"`{name}` takes what is unknown")
-            given[each.name] = sizes.value(meaning)
+                raise CandidateError("structure", f"`{made_by}` takes what is unknown")
+            given[each.name] = {"heads": "kv_heads"}.get(meaning, meaning)
     return given
+
+
+def _size(meaning: str, problem: Problem) -> Any:
+    """Return a size of a cache for a problem, with room for its samples and no more."""
+    case = problem.case
+    sizes = LayerSizes(
+        problem.num_heads * case.head_dim,
+        problem.num_heads,
+        kv_heads=case.kv_heads_count or problem.num_heads,
+        samples=case.batch,
+    )
+    return case.batch if meaning in _SAMPLES else sizes.value(meaning)
+
+
+def first_maker(
+    each: Parameter, entry: Any, subject: Any, call: Call, problem: Problem
+) -> tuple[str, Any]:
+    """Return the first maker that makes a cache for a parameter, and what it made.
+
+    Raises
+    ------
+    CandidateError
+        None does.
+
+    """
+    for made_by in makers(entry, subject, each):
+        with suppress(CandidateError):
+            return made_by, new_cache(made_by, entry, call, problem)
+    raise CandidateError("structure", f"needs a cache in `{each.name}`, which nothing makes")
 
 
 def new_caches(
@@ -200,14 +236,4 @@ def new_caches(
         None does.
 
     """
-    found = dict[str, Any]()
-    for each in named:
-        for made_by in makers(entry, subject, each):
-            with suppress(CandidateError):
-                found[each.name] = new_cache(made_by, entry, call, problem)
-                break
-        else:
-            raise CandidateError(
-                "structure", f"needs a cache in `{each.name}`, which nothing makes"
-            )
-    return found
+    return {each.name: first_maker(each, entry, subject, call, problem)[1] for each in named}

@@ -77,7 +77,8 @@ def _names_by_method(kind: type, _taken_out: tuple[str, ...]) -> Mapping[str, se
     seen: set[str] = set()
     while todo:
         method, function = todo.pop()
-        names = set(_names(getattr(function, "__code__", None)))
+        code = getattr(function, "__code__", None)
+        names = set[str]() if code is None else set(_globals_of(code))
         found.setdefault(method, set()).update(names)
         for name in names - seen:
             seen.add(name)

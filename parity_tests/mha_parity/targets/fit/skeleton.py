@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.canonical_layout import one_by_one
@@ -18,11 +23,12 @@ from mha_parity.targets.fit.configurations import RecordingConfig, required_of, 
 from mha_parity.targets.fit.expressions import Expressions
 from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS
 from mha_parity.targets.fit.names_in_code import globals_read
+from mha_parity.targets.fit.state_expressions import state_expressions
 from mha_parity.targets.fit.tile_names import tile_or_count
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from mha_parity.targets.conventions.fitted import Fitted
     from mha_parity.targets.fit.construct import Construction, InnerAttention
@@ -41,38 +47,55 @@ SIZES = {
     "packed_rows": "np.zeros((3 * call.embed_dim, call.embed_dim))",
     "packed_columns": "np.zeros((call.embed_dim, 3 * call.embed_dim))",
     "packed_vector": "np.zeros(3 * call.embed_dim)",
+    "samples": "len(call.query)", "most_samples": "len(call.query)", "dtype": "call.query.dtype",
 }  # fmt: skip
+# What the names of heads are for a target of one head: an adapter that reads them is asked several.
+OF_ONE_HEAD = {
+    "call.num_heads": "1", "call.num_kv_heads": "1", "call.head_dim": "call.embed_dim"
+}  # fmt: skip
+NAMED_OF_HEADS = re.compile("|".join(map(re.escape, OF_ONE_HEAD)))
 # How (N, L, E) gets a further axis, and loses it.
 MORE_AXES = {
     **dict.fromkeys(("grid", "second_axis"), ("[:, :, None]", "[:, :, 0]")),
     "stacked": ("[None]", "[0]"),
 }
 WEIGHTS = "result[1]"
-WEIGHTS = "result[1]"
+BUILDS = "    layer = Target("
 
 
 class Skeleton:
     """The lines of the adapter's body, from an interpretation."""
 
-    def __init__(self, fitted: Fitted) -> None:
+    def __init__(self, fitted: Fitted, loaded: Any) -> None:
+        """Take how a target is called, and what is loaded: that is called, or its ``apply``."""
         self._fitted = fitted
+        of_function = isinstance(loaded, type) and not isinstance(fitted.subject, type)
+        self._target = "Target.apply" if of_function else "Target"
         self._how = fitted.how
         self._write = Expressions(fitted.library.name)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines: build, load, call, return."""
-        target = "Target"
+        one_head = "many" not in self._fitted.offer["heads"]
+        for line in self._lines():
+            yield (
+                NAMED_OF_HEADS.sub(lambda found: OF_ONE_HEAD[found[0]], line) if one_head else line
+            )
+
+    def _lines(self) -> Iterator[str]:
+        target, built = self._target, list[str]()
         if self._how.construction is not None:
             problem = make_problem(self._fitted.trial_case())
             self._layer = self._fitted.build(problem, Arguments(problem, self._fitted.library))
-            yield from self._built(self._how.construction)
+            built = [*self._built(self._how.construction)]
             name = "" if callable(self._layer) else f".{forward(self._layer).__name__}"
             target = f"layer{name}"
         place = self._place()
         call = f"{target}({', '.join(self._arguments())})"
         if self._how.layout == "unbatched":
-            yield from self._sample_by_sample(call, place)
+            yield from self._sample_by_sample(call, place, built)
             return
+        yield from built
         output = self._canonical(f"result{place}")
         if output == "result" and not self._how.residual:
             yield f"    return {call}"
@@ -87,8 +110,8 @@ class Skeleton:
         for name, meaning in globals_read(self._fitted.subject).items():
             owner, _, attribute = name.rpartition(".")
             held = f"Target.__init__.__globals__[{json.dumps(owner or name)}]"
-            yield f"    {held}{f'.{attribute}' * bool(owner)} = {SIZES[meaning]}"
-        given = [f"{name}={SIZES[meaning]}" for name, meaning in construction.meanings]
+            yield f"    {held}{f'.{attribute}' * bool(owner)} = {_said(meaning)}"
+        given = [f"{name}={_said(meaning)}" for name, meaning in construction.meanings]
         if construction.config:
             yield from self._configured(construction)
             given.append(f"{construction.config}=config")
@@ -100,7 +123,7 @@ class Skeleton:
                 yield f"    config.{name} = {value}"
             else:
                 given.append(f"{name}={value}")
-        yield f"    layer = Target({', '.join(given)})"
+        yield f"{BUILDS}{', '.join(given)})"
         for path in plain_lists(self._layer):
             yield f"    layer.{path} = torch.nn.ModuleList(layer.{path})"
         yield from self._filled()
@@ -111,12 +134,12 @@ class Skeleton:
         """Yield the lines that put the weights into the layer."""
         if hasattr(self._layer, "load_state_dict"):
             yield "    layer = layer.to(call.query.dtype).eval()"
-            yield "    state = layer.state_dict()"
-            form = "state[{}] = {}"
+            yield "    state_dict = layer.state_dict()"
+            form = "state_dict[{}] = {}"
             if self._how.arrangement in OF_CONVOLUTIONS:
-                form = "state[{0}] = ({1}).reshape(state[{0}].shape)"
+                form = "state_dict[{0}] = ({1}).reshape(state_dict[{0}].shape)"
             yield from self._write.assignments(self._how.slots, form)
-            yield "    layer.load_state_dict(state)"
+            yield "    layer.load_state_dict(state_dict)"
         else:
             for slot in self._how.slots:
                 place = layer_arrays.path_expression(self._layer, slot.path, "layer")
@@ -137,10 +160,10 @@ class Skeleton:
             yield f"    config = {_namespace(config)}"
             return
         kind = type(config).__name__
-        required = ", ".join(f"{n}={SIZES[m]}" for n, m in required_of(type(config)).items())
+        required = ", ".join(f"{n}={_said(m)}" for n, m in required_of(type(config)).items())
         yield f"    config = Target.__init__.__globals__[{json.dumps(kind)}]({required})"
         for name, meaning in settable_of(config).items():
-            yield f"    config.{name} = {SIZES[meaning]}"
+            yield f"    config.{name} = {_said(meaning)}"
         if hasattr(config, "_attn_implementation"):
             yield '    config._attn_implementation = "eager"'
 
@@ -150,6 +173,7 @@ class Skeleton:
         result = self._fitted.prepare(problem).make()
         several = one_by_one(result)
         place, _ = self._fitted.output_of(problem, several)
+        self._of_heads = np.ndim(several[place]) > len(problem.output_shape)
         if isinstance(result, dict):
             return f"[{json.dumps(list(result)[place])}]"
         if is_dataclass(result):
@@ -167,12 +191,14 @@ class Skeleton:
         values |= dict.fromkeys(roles.lengths, "call.query.shape[1]")
         values |= {name: str(tile_or_count(name, roles.tile, 2**20)) for name in roles.tiles}
         values |= dict.fromkeys(roles.ones, "1")
+        values |= {name: _said(meaning) for name, meaning in roles.sizes}
+        values |= state_expressions(self._fitted, SIZES)
         values |= {roles.heads: "call.num_heads"} if roles.heads else {}
         values |= self._masks("call")
-        is_class = isinstance(self._fitted.subject, type)
         gap = False
-        named = parameters.of_callable(self._fitted.entry(), skip_self=is_class)
+        named = self._fitted.call_parameters
         values |= dict.fromkeys(parameters.required_dropouts(named), "lambda rows: rows")
+        self._require_all(named, values)
         for each in named:
             if each.name not in values:
                 gap = True
@@ -180,6 +206,27 @@ class Skeleton:
                 yield f"{each.name}={values[each.name]}"
             else:
                 yield values[each.name]
+
+    def _require_all(self, named: Sequence[Parameter], values: Mapping[str, str]) -> None:
+        """Refuse to write a call that lacks an argument, or passes None for what is a mask.
+
+        Raises
+        ------
+        CandidateError
+            A required argument is filled in by each call's trials alone.
+
+        """
+        roles, filled = self._how.roles, {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+        for each in named:
+            required = each.default is each.empty and each.kind not in filled
+            of_nothing = each.name in roles.none and roles.filler != "none"
+            if required and (
+                each.name not in values or (of_nothing and values[each.name] == "None")
+            ):
+                message = (
+                    f"what `{each.name}` gets is found by trials, and is no line of an adapter"
+                )
+                raise CandidateError("structure", message)
 
     def _packed(self, given: PackedInput) -> str:
         """Return query, key and value as the one argument that holds them."""
@@ -222,17 +269,25 @@ class Skeleton:
         if self._how.arrangement in OF_CONVOLUTIONS:
             flat = f"{output}[..., 0]" if self._how.arrangement == "map" else output
             return f"{flat}.swapaxes(1, 2)"
-        if self._how.arrangement in OF_HEADS:
+        if self._how.arrangement in OF_HEADS and self._of_heads:
             swapped_back = "".join(reversed(self._swaps))
             return f"{output}{swapped_back}.reshape(*call.query.shape[:2], -1)"
         return output
 
-    def _sample_by_sample(self, call: str, place: str) -> Iterator[str]:
+    def _sample_by_sample(self, call: str, place: str, built: Sequence[str]) -> Iterator[str]:
+        """Yield the call of each sample, by an object of its own: a class may keep rows."""
         roles = self._how.roles.rows
         many = ", ".join(f"call.{role}" for role in roles)
         many = many if len(roles) == 1 else f"zip({many}, strict=True)"
         turned = ".T" if self._how.arrangement == "columns" else ""
-        yield f"    outputs = [{call}{place}{turned} for {', '.join(roles)} in {many}]"
+        loop = f"for {', '.join(roles)} in {many}"
+        if not built:
+            yield f"    outputs = [{call}{place}{turned} {loop}]"
+        else:
+            start = next(n for n, line in enumerate(built) if line.startswith(BUILDS))
+            yield from (*built[:start], "    outputs = []", f"    {loop}:")
+            yield from (f"    {line}" for line in built[start:])
+            yield f"        outputs.append({call}{place}{turned})"
         yield f"    return {self._write.stack}(outputs)"
 
     def _masks(self, of: str) -> dict[str, str]:
@@ -268,11 +323,27 @@ class Skeleton:
         return f"({hidden}).{cast}({kinds[taken.kind]})"
 
 
+def _said(meaning: str) -> str:
+    """Return the expression of a size, of a word that stands in quotes, or of a switch.
+
+    Raises
+    ------
+    CandidateError
+        No attribute of a call is that.
+
+    """
+    if meaning.startswith("'"):
+        return json.dumps(meaning[1:-1])
+    if meaning not in SIZES:
+        raise CandidateError("structure", f"no line of an adapter says its {meaning}")
+    return SIZES[meaning]
+
+
 def _inner(inner: InnerAttention) -> str:
     """Return the argument that is an attention of the target's own module."""
     source = f"Target.__init__.__globals__[{json.dumps(inner.subject.__name__)}]"
     if inner.construction is not None:
-        held = (f"{name}={SIZES[meaning]}" for name, meaning in inner.construction.meanings)
+        held = (f"{name}={_said(meaning)}" for name, meaning in inner.construction.meanings)
         source += f"({', '.join(held)})"
     return f"{inner.parameter}={source}"
 
