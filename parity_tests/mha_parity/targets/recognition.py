@@ -57,8 +57,8 @@ def convention_of(
         )
     libraries += own_tensors(subject)
     libraries = [each for each in libraries if each.name == library] or libraries
-    if name is None and is_adapter(subject):
-        name = Adapted.name
+    if name in {None, Adapted.name} and is_adapter(subject):
+        return _adapted(subject, libraries, call=call)
     if name is None and call:
         return _bind_recognised(subject, libraries, path)
     if name is None:
@@ -71,6 +71,33 @@ def convention_of(
             raise refused[-1]
         return fits[-1]
     return in_its_library(convention_named(name), subject, libraries, path, call=call)
+
+
+def _adapted(subject: object, libraries: list[Library], *, call: bool) -> Convention:
+    """Return an adapter with arrays of the library that it computes with.
+
+    That is the one that it, or else its file, names and whose arrays it answers by such; where it
+    answers none, what it says of those is reported. TensorFlow's functions take NumPy's arrays.
+    """
+    named = backends.libraries_named(subject)
+    libraries = sorted(
+        libraries,
+        key=lambda each: (
+            each.name in {"keras", "tensorflow"}, each.name not in named, each.name == "numpy"
+        ),
+    )  # fmt: skip
+    bound = [Adapted(subject, library=library) for library in libraries]
+    if not call or len(bound) == 1:
+        return bound[0]
+    answering = [each for each in bound if accepts(each, each.trial_case()).offered]
+    own = (each for each in answering if _answers_by_its_own(each))
+    return next(own, (answering or bound)[0])
+
+
+def _answers_by_its_own(bound: Convention) -> bool:
+    """Return whether arrays of a library are answered by such, and none of another."""
+    result = bound.prepare(make_problem(bound.trial_case())).make()
+    return (backends.library_of(result) or "numpy") == bound.library.name
 
 
 def _bind_recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:

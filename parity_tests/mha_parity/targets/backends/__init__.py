@@ -69,17 +69,44 @@ def likely_libraries(subject: object) -> Iterator[str]:
     yield from (name for name in ("torch", "jax", "keras", "tensorflow")[compiled:] if name in seen)
 
 
+def libraries_named(subject: object) -> frozenset[str]:
+    """Return the libraries of arrays, NumPy too, that the code of a function or class names."""
+    kind = vars(subject).values() if isinstance(subject, type) else (subject,)
+    codes = [_attribute(_attribute(each, "__wrapped__") or each, "__code__") for each in kind]
+    scope = {name: value for each in _scopes_in_reach(subject) for name, value in each.items()}
+    found = (scope.get(name) for code in codes for name in _names_in(code))
+    roots = {_root(_attribute(v, _says_home(v))) for v in found}
+    return frozenset(roots & {*_HOMES, "numpy"})
+
+
+def _says_home(value: object) -> str:
+    """Return the attribute that names the module of something, or the module itself."""
+    return "__name__" if type(value) is type(sys) else "__module__"
+
+
+def _names_in(code: Any) -> Iterator[str]:
+    """Yield the names that code reads, and the functions within it."""
+    yield from getattr(code, "co_names", ())
+    for each in getattr(code, "co_consts", ()):
+        yield from _names_in(each)
+
+
 def _modules_in_reach(subject: object) -> list[object]:
     return [value for value in _in_reach(subject) if type(value) is type(sys)]
 
 
 def _in_reach(subject: object) -> list[object]:
+    return [value for scope in _scopes_in_reach(subject) for value in scope.values()]
+
+
+def _scopes_in_reach(subject: object) -> list[dict[str, object]]:
+    """Return the globals of a function, or of the method that a class is called by."""
     subject = subject.func if isinstance(subject, functools.partial) else subject
     # What jax.jit has wrapped shows it under this name, as any decorator's function does.
     subject = _attribute(subject, "__wrapped__") or subject
     function = _attribute(subject, "forward") or _attribute(subject, "__call__")
     scopes = (_attribute(found, "__globals__") for found in (subject, function))
-    return [value for scope in scopes if isinstance(scope, dict) for value in scope.values()]
+    return [scope for scope in scopes if isinstance(scope, dict)]
 
 
 def _attribute(subject: object, name: str) -> Any:
