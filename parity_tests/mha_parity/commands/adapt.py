@@ -15,6 +15,7 @@ from mha_parity.targets.backends.own_tensors import OwnTensors
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import adapter_source
+from mha_parity.targets.fit.nearest_reading import reading_lines
 from mha_parity.targets.fit.weights import ATTRIBUTES
 from mha_parity.targets.held_parameters import HoldsParameters
 from mha_parity.targets.load import load
@@ -38,8 +39,9 @@ def source_of_adapter(target: str) -> str:
         try:
             bound = bind(subject, Fitted.name)
         except UsageError as error:
-            library = next(iter(backends.likely_libraries(subject)))
-            return adapter_source.empty_adapter(target, subject, str(error), library)
+            library = backends.library_computed_with(subject)
+            reading = reading_lines(error, library)
+            return adapter_source.empty_adapter(target, subject, str(error), library, reading)
         reason = _not_written(bound) if isinstance(bound, Fitted) else ""
         if isinstance(bound, Fitted) and not reason:
             try:

@@ -84,7 +84,14 @@ def without_place(said: str) -> str:
 
 
 class TargetError(UsageError):
-    """The target cannot be loaded or called; one sentence: got, should be, remedy."""
+    """The target cannot be loaded or called; one sentence: got, should be, remedy.
+
+    ``nearest`` is the reading that came nearest, of a target that was called and that none fits.
+    """
+
+    def __init__(self, message: str, nearest: Any = None) -> None:
+        super().__init__(message)
+        self.nearest = nearest
 
 
 class Candidate(Protocol):

@@ -181,3 +181,23 @@ def test_what_is_not_recognised_is_said() -> None:
     assert "\nimport torch\n" in source  # a layer of torch is called with tensors
     with pytest.raises(ValueError, match="NotImplementedError: call the target here"):
         check(bind(scope["attention"]), RUN)
+
+
+NEAREST = {
+    "OfALength": ("torch", 'state_dict["W_k.weight"] = call.k_proj_weight'),
+    "OneHeadOfALength": (
+        "torch",
+        "layer = Target(embed_dim=call.embed_dim, head_dim=call.embed_dim)",
+    ),
+    "of_a_length": ("torch", "q = call.query.reshape(*call.query.shape[:2], call.num_heads, -1)"),
+    "by_numpy": ("numpy as np", "W_v = call.v_proj_weight.T"),
+}
+
+
+@pytest.mark.parametrize(("name", "library", "line"), [(n, *each) for n, each in NEAREST.items()])
+def test_the_nearest_reading_is_kept(name: str, library: str, line: str) -> None:
+    """Kills NumPy for a function of tensors in a file of both; comments have weights and inputs."""
+    source, _ = printed(f"of_one_length_alone.py:{name}")
+    assert f"\nimport {library}\n" in source
+    assert f"    #     {line}" in source
+    assert "NotImplementedError" in source

@@ -69,6 +69,22 @@ def likely_libraries(subject: object) -> Iterator[str]:
     yield from (name for name in ("torch", "jax", "keras", "tensorflow")[compiled:] if name in seen)
 
 
+def library_computed_with(subject: object) -> str:
+    """Return the library that a target computes with: of its class, of its code, or of its file.
+
+    Keras is none by itself: its layers take arrays of NumPy's, and of the library of their file.
+    """
+    likely = [*likely_libraries(subject)]
+    if likely[0] not in {"numpy", "keras"}:
+        return likely[0]
+    seen = {_root(_attribute(value, "__name__")) for value in _modules_in_reach(subject)}
+    for names in (libraries_named(subject), seen):
+        found = [each for each in ("torch", "jax", "tensorflow", "numpy") if each in names]
+        if found:
+            return found[0]
+    return "numpy"
+
+
 def libraries_named(subject: object) -> frozenset[str]:
     """Return the libraries of arrays, NumPy too, that the code of a function or class names."""
     kind = vars(subject).values() if isinstance(subject, type) else (subject,)

@@ -128,7 +128,9 @@ class SearchedCalls(CallsBeside):
                     with_lengths(best, self._named[0], self.ask, dtype), self._named[1], search
                 )
         refuse_lengths(self.ask, self.name, trials, DTYPES[0])
-        raise TargetError(why_refused(self.name, self.layers, trials, self.subject))
+        nearest = max(trials, key=lambda each: round(each.correlation, 6), default=None)
+        why = why_refused(self.name, self.layers, nearest, trials, self.subject)
+        raise TargetError(why, nearest and nearest.interpretation)
 
     def one_shape(self) -> str:
         """Return why keys of other numbers than the queries are not asked, "" where they may be."""

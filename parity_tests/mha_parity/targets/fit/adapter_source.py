@@ -13,11 +13,17 @@ from mha_parity.targets.fit.code_lines import WIDTH, wrapped
 from mha_parity.targets.fit.skeleton import WEIGHTS, Skeleton
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mha_parity.targets.conventions.fitted import Fitted
 
 NUMPY = "import numpy as np"
-IMPORTS = {"torch": "import torch", "jax": "import jax.numpy as jnp"}
-ARRAYS = {NUMPY: "np.ndarray", IMPORTS["torch"]: "torch.Tensor", IMPORTS["jax"]: "jnp.ndarray"}
+IMPORTS = {
+    "torch": "import torch", "jax": "import jax.numpy as jnp",
+    "tensorflow": "import tensorflow as tf",
+}  # fmt: skip
+ARRAYS = {"torch": "torch.Tensor", "jnp": "jnp.ndarray", "np": "np.ndarray", "tf": "tf.Tensor"}
+NEAREST = "Nearest tried, to be kept as far as it is right:"
 HEAD = """\
 # Judge it with `mha-parity check THIS_FILE.py:attention`.
 
@@ -32,7 +38,7 @@ def attention(call: mha_parity.AttentionCall) -> {returned}:
 """
 EMPTY = '''\
     """Call {signature}."""
-{reason}
+{reason}{reading}
     # The call has query, key, value (N, L, E); q_proj_weight, k_proj_weight, v_proj_weight,
     # out_proj_weight (E, E) and q_proj_bias ...; attn_mask, key_padding_mask, is_causal, or all
     # masks as one: hidden("N 1 L S"), added("N H L S"), lengths("N"); embed_dim, num_heads,
@@ -41,12 +47,23 @@ EMPTY = '''\
 '''
 
 
-def empty_adapter(target: str, subject: Any, reason: str, library: str) -> str:
-    """Return the source of an adapter in this library for a target that was not recognised."""
+def empty_adapter(
+    target: str, subject: Any, reason: str, library: str, reading: Sequence[str] = ()
+) -> str:
+    """Return the source of an adapter in this library for a target that was not recognised.
+
+    ``reading`` are lines of the nearest reading, which its author keeps as far as they are right.
+    """
     named = ", ".join(str(each) for each in parameters.of_callable(subject))
     signature = f"{getattr(subject, '__name__', 'the target')}({named})"
     head = _head(target, IMPORTS.get(library, NUMPY))
-    return head + EMPTY.format(signature=signature, reason=_comment(f"Not recognised: {reason}"))
+    kept = [each for line in reading for each in wrapped(line).splitlines()]
+    said = [NEAREST, *(f"    {line}" for line in kept)] if kept else []
+    return head + EMPTY.format(
+        signature=signature,
+        reason=_comment(f"Not recognised: {reason}"),
+        reading="".join(f"\n    # {line}" for line in said),
+    )
 
 
 def _docstring(text: str) -> str:
@@ -79,9 +96,7 @@ def _head(target: str, library: str, arrays: int = 1) -> str:
     What it returns says which arrays the call has: those of the library that is imported.
     """
     imports = "\n".join(sorted(("import mha_parity", library)))
-    kind = {"torch": "torch.Tensor", "jnp": "jnp.ndarray", "np": "np.ndarray"}[
-        library.rsplit(maxsplit=1)[-1]
-    ]
+    kind = ARRAYS[library.rsplit(maxsplit=1)[-1]]
     returned = kind if arrays == 1 else f"tuple[{', '.join([kind] * arrays)}]"
     loaded = wrapped(f"Target = load({json.dumps(target)})")
     return HEAD.format(loaded=loaded, imports=imports, returned=returned)

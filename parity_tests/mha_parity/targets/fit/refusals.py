@@ -196,15 +196,15 @@ _SIZES = frozenset({Role.SIZE, Role.HEADS, Role.SCALE, Role.DROPOUT})
 def why_refused(
     name: str,
     layers: Layers | None,
+    best: InterpretationResult | None,
     trials: Sequence[InterpretationResult],
     subject: Any,
 ) -> str:
-    """Return why nothing fits a class (``layers``), or a function (None)."""
+    """Return why nothing fits a class (``layers``), or a function (None), ``best`` the nearest."""
     offenders = () if layers is None else layers.offenders
     if layers is not None and offenders:
         parts = _parts_of_positions(layers.kind, offenders)
         return refusal_without_counterpart(name, offenders, layers.inner, parts)
-    best = max(trials, key=lambda each: round(each.correlation, 6), default=None)
     if best is not None and (around := best.interpretation.around):
         return refusal_without_counterpart(
             name, around, name_of_torch_attention(best.interpretation)

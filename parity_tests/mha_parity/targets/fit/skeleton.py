@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.conventions.fitted import Fitted
     from mha_parity.targets.fit.construct import Construction, InnerAttention
+    from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.packed_inputs import PackedInput
     from mha_parity.targets.masks.mask_format import MaskFormat
 
@@ -77,10 +78,7 @@ class Skeleton:
     def lines(self) -> Iterator[str]:
         """Yield the lines: build, load, call, return."""
         one_head = "many" not in self._fitted.offer["heads"]
-        for line in self._lines():
-            yield (
-                NAMED_OF_HEADS.sub(lambda found: OF_ONE_HEAD[found[0]], line) if one_head else line
-            )
+        yield from map(of_one_head, self._lines()) if one_head else self._lines()
 
     def _lines(self) -> Iterator[str]:
         target, built = self._target, list[str]()
@@ -183,7 +181,7 @@ class Skeleton:
     def _arguments(self) -> Iterator[str]:
         """Yield the arguments in the order of the signature, by keyword behind a gap."""
         roles = self._how.roles
-        values = {name: self._rows(role) for name, role in roles.inputs}
+        values = {name: rows_of(self._how, role) for name, role in roles.inputs}
         if roles.packed is not None:
             values[roles.packed.parameter] = self._packed(roles.packed)
         values |= {name: self._write.of_argument(given) for name, given in roles.weights}
@@ -232,31 +230,8 @@ class Skeleton:
         """Return query, key and value as the one argument that holds them."""
         if given.container == "array":
             return self._write.of_inputs(given, batched=self._how.layout != "unbatched")
-        held = ", ".join(map(self._rows, given.roles))
+        held = ", ".join(rows_of(self._how, role) for role in given.roles)
         return f"[{held}]" if given.container == "list" else f"({held})"
-
-    @property
-    def _swaps(self) -> list[str]:
-        return [f".swapaxes({i}, {j})" for i, j in self._how.swaps(self._how.layout)]
-
-    def _rows(self, role: str) -> str:
-        """Return rows of the call as the target takes them."""
-        if self._how.layout == "unbatched":
-            return f"{role}.T" if self._how.arrangement == "columns" else role
-        rows = f"call.{role}"
-        if self._how.layout == "sequence_first":
-            heads = f".reshape(*{rows}.shape[1::-1], call.num_heads, -1)"
-            more = {"axial": "[:, :, None]", "rows_of_heads": heads}
-            return f"{rows}.swapaxes(0, 1){more.get(self._how.arrangement, '')}"
-        if self._how.arrangement in MORE_AXES:
-            return f"{rows}{MORE_AXES[self._how.arrangement][0]}"
-        if self._how.arrangement in OF_CONVOLUTIONS:
-            channels = f"{rows}.swapaxes(1, 2)"
-            return f"{channels}[..., None]" if self._how.arrangement == "map" else channels
-        if self._how.arrangement in OF_HEADS:
-            shape = f"*{rows}.shape[:2], call.num_heads, -1"
-            return f"{rows}.reshape({shape}){''.join(self._swaps)}"
-        return rows
 
     def _canonical(self, output: str) -> str:
         """Return an output of the target as (N, L, E)."""
@@ -270,7 +245,7 @@ class Skeleton:
             flat = f"{output}[..., 0]" if self._how.arrangement == "map" else output
             return f"{flat}.swapaxes(1, 2)"
         if self._how.arrangement in OF_HEADS and self._of_heads:
-            swapped_back = "".join(reversed(self._swaps))
+            swapped_back = "".join(reversed(_swaps(self._how)))
             return f"{output}{swapped_back}.reshape(*call.query.shape[:2], -1)"
         return output
 
@@ -321,6 +296,35 @@ class Skeleton:
             kinds["int"] = "torch.int64"
         cast = "to" if self._fitted.library.name == "torch" else "astype"
         return f"({hidden}).{cast}({kinds[taken.kind]})"
+
+
+def rows_of(how: Interpretation, role: str) -> str:
+    """Return rows of the call as a target takes them; of one sample, those of its loop."""
+    if how.layout == "unbatched":
+        return f"{role}.T" if how.arrangement == "columns" else role
+    rows = f"call.{role}"
+    if how.layout == "sequence_first":
+        heads = f".reshape(*{rows}.shape[1::-1], call.num_heads, -1)"
+        more = {"axial": "[:, :, None]", "rows_of_heads": heads}
+        return f"{rows}.swapaxes(0, 1){more.get(how.arrangement, '')}"
+    if how.arrangement in MORE_AXES:
+        return f"{rows}{MORE_AXES[how.arrangement][0]}"
+    if how.arrangement in OF_CONVOLUTIONS:
+        channels = f"{rows}.swapaxes(1, 2)"
+        return f"{channels}[..., None]" if how.arrangement == "map" else channels
+    if how.arrangement in OF_HEADS:
+        shape = f"*{rows}.shape[:2], call.num_heads, -1"
+        return f"{rows}.reshape({shape}){''.join(_swaps(how))}"
+    return rows
+
+
+def _swaps(how: Interpretation) -> list[str]:
+    return [f".swapaxes({i}, {j})" for i, j in how.swaps(how.layout)]
+
+
+def of_one_head(line: str) -> str:
+    """Return a line that reads no number of heads and no width of one."""
+    return NAMED_OF_HEADS.sub(lambda found: OF_ONE_HEAD[found[0]], line)
 
 
 def _said(meaning: str) -> str:
