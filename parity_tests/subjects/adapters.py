@@ -86,3 +86,39 @@ def windowed(call: mha_parity.AttentionCall):
         }
     )
     return layer(call.query)
+
+
+@mha_parity.adapter
+def grouped(call: mha_parity.AttentionCall):
+    """Several query heads for each head of keys and values, whose weights are as narrow."""
+    q = nn.functional.linear(call.query, call.q_proj_weight)
+    k = nn.functional.linear(call.key, call.k_proj_weight, call.k_proj_bias)
+    v = nn.functional.linear(call.key, call.v_proj_weight)
+    mixed = grouped_heads(call, q, k, v)
+    return nn.functional.linear(mixed, call.out_proj_weight)
+
+
+@mha_parity.adapter
+def grouped_rows(call: mha_parity.AttentionCall):
+    """The same of keys and values that are projected already."""
+    return grouped_heads(call, call.query, call.key, call.value)
+
+
+@mha_parity.adapter
+def grouped_otherwise(call: mha_parity.AttentionCall):
+    """Wrong on purpose: a head of keys serves every second query head."""
+    k, v = (nn.functional.linear(call.key, w) for w in (call.k_proj_weight, call.v_proj_weight))
+    q = nn.functional.linear(call.query, call.q_proj_weight)
+    return grouped_heads(call, q, k, v, neighbours=False)
+
+
+def grouped_heads(call, q, k, v, neighbours=True):
+    """Return attention of G heads of keys and values, (N, S, G D)."""
+    q = q.unflatten(-1, (call.num_heads, -1)).transpose(1, 2)
+    k, v = (each.unflatten(-1, (call.num_kv_heads, -1)).transpose(1, 2) for each in (k, v))
+    share = call.num_heads // call.num_kv_heads
+    if neighbours:
+        k, v = (each.repeat_interleave(share, 1) for each in (k, v))
+    else:
+        k, v = (each.repeat(1, share, 1, 1) for each in (k, v))
+    return nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)

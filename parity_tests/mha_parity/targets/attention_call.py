@@ -9,7 +9,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.masks.mask_format import MaskArgument, MaskContent, reduce_axes
 from mha_parity.targets.masks.plan import mask_contents
-from mha_parity.targets.problem_arrays import PARTS, array_or_neutral
+from mha_parity.targets.problem_arrays import arrays_of, with_grouped_heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,10 +82,13 @@ class AttentionCall:
         self._arguments = arguments
         self._seen: set[str] = set()
         self._rows = arguments.rows(lambda rows: rows)
-        self._weights: dict[str, Any] = {
-            name: arguments.array(name, array_or_neutral(problem, name))
-            for name in (f"{kind}_{part}" for kind in "wb" for part in PARTS)
-        }
+        self._weights = dict[str, Any]()
+        for kind in "wb":
+            held = arrays_of(problem, bias=kind == "b")
+            if problem.case.form == "mha":  # else keys are projected already, by no weights
+                held = with_grouped_heads(held, problem.case)
+            for part, array in held.items():
+                self._weights[f"{kind}_{part}"] = arguments.array(f"{kind}_{part}", array)
 
     @property
     def read(self) -> frozenset[str]:
@@ -111,9 +114,13 @@ class AttentionCall:
 
     @property
     def num_kv_heads(self) -> int:
-        """How many heads key and value have: H, or fewer (grouped queries) if this is read."""
+        """G, how many heads key and value have: H, or fewer (grouped queries) if this is read.
+
+        ``key`` and ``value`` are (N, S, G D) then where no weights are read. Where they are,
+        ``k_proj_weight`` and ``v_proj_weight`` are (G D, E), and their biases (G D,).
+        """
         self._seen.add("num_kv_heads")
-        return self._problem.num_kv_heads
+        return self._problem.case.kv_heads_count or self._problem.num_heads
 
     @property
     def scale(self) -> float:
@@ -141,8 +148,8 @@ class AttentionCall:
     q_proj_weight = _weight(
         "w_q", "W_q, (E, E): q = query W_q^T + b_q, the rows of head h are h D to h D + D."
     )
-    k_proj_weight = _weight("w_k", "W_k, (E, E).")
-    v_proj_weight = _weight("w_v", "W_v, (E, E).")
+    k_proj_weight = _weight("w_k", "W_k, (E, E), or (G D, E) of G heads of keys.")
+    v_proj_weight = _weight("w_v", "W_v, (E, E), or (G D, E) of G heads of values.")
     out_proj_weight = _weight("w_out", "W_out, (E, E): output = heads W_out^T + b_out.")
     q_proj_bias = _weight("b_q", "b_q, (E,).")
     k_proj_bias = _weight("b_k", "b_k, (E,).")

@@ -66,6 +66,14 @@ def one_head_a_group(array: Array, case: Case) -> Array:
     return np.asarray(kept.reshape(-1, *array.shape[1:]))
 
 
+def at_first_heads(array: Array, case: Case) -> Array:
+    """Return the gradient of such rows as one of all heads, at the first head of each group."""
+    heads = np.zeros((case.heads_count, case.head_dim, *array.shape[1:]), array.dtype)
+    share = case.heads_count // case.kv_heads_count
+    heads[::share] = array.reshape(case.kv_heads_count, case.head_dim, *array.shape[1:])
+    return heads.reshape(-1, *array.shape[1:])
+
+
 def with_grouped_heads(arrays: Mapping[str, Array], case: Case) -> dict[str, Array]:
     """Return weights or biases by part, those of keys and values with one head of each group.
 

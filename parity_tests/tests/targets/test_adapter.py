@@ -80,6 +80,36 @@ def test_gradients_of_a_functional_one_pass() -> None:
     assert 0 == check(bound("tensors"), Options(cases=12, grad=True, diagnose=False)).failed
 
 
+GROUPED = Options(cases=20, features=(("kv_heads", "fewer"),), shrink=False, diagnose=False)
+
+
+@pytest.mark.parametrize("name", ["grouped", "grouped_rows"])
+def test_fewer_heads_of_keys_are_offered_where_their_number_is_read(name: str) -> None:
+    """Kills a refusal of those whose weights are read, which have as many rows as G heads."""
+    candidate = bound(name)
+    assert ("equal", "fewer") == candidate.offer["kv_heads"]
+    assert 0 == check(candidate, GROUPED).failed
+
+
+def test_heads_of_keys_in_another_order_fail() -> None:
+    """Kills weights that repeat the rows of a shared head: each order is right of these."""
+    assert check(bound("grouped_otherwise"), GROUPED).failed > GROUPED.cases / 4
+
+
+def test_gradients_of_weights_of_shared_heads_pass() -> None:
+    """Kills an in-projection's gradient whose parts have no rows for heads that share one."""
+    asked = Options(
+        cases=12, features=(("kv_heads", "fewer"),), grad=True, shrink=False, diagnose=False
+    )
+    assert 0 == check(bound("grouped"), asked).failed
+
+
+def test_why_no_fewer_heads_of_keys_are_offered_is_said() -> None:
+    """Kills silence: what an adapter does not read is the reason."""
+    reason = bound("tensors").reasons["kv_heads", "fewer"]
+    assert "the adapter does not read `num_kv_heads`" == reason
+
+
 def test_what_a_target_does_by_itself_is_said() -> None:
     """A causal layer is judged as such; masks that are not read are said not to be judged."""
     notes = check(bound("windowed"), RUN).notes

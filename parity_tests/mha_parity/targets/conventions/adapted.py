@@ -18,6 +18,7 @@ from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import take_as_causal
+from mha_parity.targets.problem_arrays import at_first_heads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,9 +81,9 @@ class Adapted(Convention):
         yield from self._inputs(case)
         if case.form == "mha":
             yield from self._projections(case)
-        else:
-            grouped = case.replace(heads_count=4, kv_heads_count=2)
-            yield from self._reading("kv_heads", "fewer", ("num_kv_heads",), grouped)
+        grouped = case.replace(heads_count=4, kv_heads_count=2)
+        yield from self._reading("kv_heads", "fewer", ("num_kv_heads",), grouped)
+        if case.form != "mha":
             yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         yield from self._masks(case)
         yield from self._reading("scale", "given", ("scale",), case.replace(scale="given"))
@@ -182,7 +183,10 @@ def _gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
                 message = f"`{name}` has no gradient: the adapter copies it into a layer"
                 raise CandidateError("structure", message)
             # A key's bias shifts all scores of a row alike.
-            arrays[part] = found.get(f"{kind}_{part}", np.zeros_like(array))
+            gradient = found.get(f"{kind}_{part}", np.zeros_like(array))
+            if gradient.shape != array.shape:  # of fewer heads of keys and values
+                gradient = at_first_heads(gradient, problem.case)
+            arrays[part] = gradient
     state = vjp.as_state_dict(problem, parts["w"], parts["b"])
     return held | {name: problem.sum_shared_heads(name, array) for name, array in state.items()}
 
