@@ -159,6 +159,7 @@ def test_a_wrong_target_stays_wrong_behind_it() -> None:
     [
         ("full_width.py:ListOfWideHeads", "heads are as wide as the input"),
         ("own_channels.py:OneForAll", "each head projects its own channels"),
+        ("one_kv_head.py:MultiQuery", "its heads share one of keys and values"),
         ("own_tensors.py:OfTensors", "it takes tensors of its own"),
         ("python_lists.py:attention", "it takes Python's lists"),
         ("functions_of_weights.py:objects", "its weights are attributes of objects"),
@@ -171,6 +172,20 @@ def test_what_the_harness_fills_in_a_way_of_its_own_is_left_to_the_author(
     source, _ = printed(name)
     assert reason in source
     assert "raise NotImplementedError" in source
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("dropping.py:Ignores", "AttributeError: 'Ignores' object has no attribute"),
+        ("constructors.py:OfMethods", "NameError: name 'one' is not defined"),
+    ],
+)
+def test_lines_that_do_not_run_are_said_to_be_unfinished(name: str, said: str) -> None:
+    """Kills silence where the lines lack what only the harness does."""
+    source, _ = printed(name)
+    assert f"As it is written here, a small call raised {said}" in source
+    assert "the lines." in source
 
 
 def test_what_is_not_recognised_is_said() -> None:

@@ -79,12 +79,17 @@ def _comment(text: str) -> str:
     return textwrap.indent(textwrap.fill(said, 94), "    # ")
 
 
-def filled_adapter(target: str, loaded: Any, fitted: Fitted) -> str:
-    """Return the source of an adapter for a target that was recognised in what is loaded."""
+def filled_adapter(target: str, loaded: Any, fitted: Fitted, *, said: str = "") -> str:
+    """Return the source of an adapter for a target that was recognised in what is loaded.
+
+    ``said`` is what a call of it came to that is not right: its author finishes it.
+    """
     library = IMPORTS.get(fitted.library.name, NUMPY)
     how = [_docstring(f"Call it as {fitted.how}.")]
     if not fitted.fit.exact:  # the target may be wrong, or its call: its owner knows
         how.append(_comment(f"As it is called here, {fitted.fit.missed}: check the call."))
+    if said:
+        how.append(_comment(f"As it is written here, a small call {said}: finish the lines."))
     lines = [*how, *(wrapped(line) for line in Skeleton(fitted, loaded).lines())]
     two = lines[-1].endswith(WEIGHTS)
     return _head(target, library, arrays=1 + two) + "\n".join(lines) + "\n"
