@@ -91,3 +91,11 @@ class OfStrangers(Attached):
         if cache is not None:
             x = cache.rows_behind_those_before(x)
         return super().forward(x)
+
+
+class OfItsConstructor(Attached):
+    """May get a cache where it is built."""
+
+    def __init__(self, dim: int, n_heads: int, kv_cache: KVCache | None = None) -> None:
+        super().__init__(dim, n_heads)
+        self.kv_cache = kv_cache

@@ -37,3 +37,10 @@ def test_a_cache_that_nothing_makes_is_said_not_to_be_tried() -> None:
     verdict = judged("OfStrangers")
     assert Outcome.PASS is verdict.outcome, verdict
     assert "parameters not tried: kv_cache" in verdict.sentence
+
+
+def test_an_attribute_that_a_constructor_sets_is_listed_once() -> None:
+    """Kills a name that stands twice in the sentence."""
+    verdict = judged("OfItsConstructor", cases=8)
+    (cache,) = (each for each in verdict.parameters if each.role is Role.CACHE)
+    assert ("constructor.kv_cache", Status.TRIED) == (cache.key, cache.status)

@@ -84,11 +84,15 @@ def attached(function: Any, attribute: str, cache: tuple[Any, ...]) -> Iterator[
 
 
 def say_attached(bound: Convention, names: tuple[str, ...]) -> None:
-    """List attributes among the parameters of a target, as not tried unless a cache is found."""
+    """List attributes among the parameters of a target, as not tried unless a cache is found.
+
+    One that a constructor has as a parameter is listed already.
+    """
+    known = {each.name for each in bound.parameters}
     tried = bound.cache.attached if bound.cache is not None else ""
     if bound.cache is not None and not tried:
         return  # the layer's own calls set them
-    for name in names:
+    for name in (each for each in names if each not in known):
         reason = "" if name == tried else NOT_MADE
         listed = Parameter(name=name, of=OF, role=Role.CACHE, default="None", reason=reason)
         bound.configured = (*bound.configured, listed)

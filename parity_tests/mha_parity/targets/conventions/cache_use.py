@@ -60,7 +60,8 @@ class CacheUse:
         if self.kept_inside:
             said |= dict.fromkeys(self.first_row, BEFORE) | dict.fromkeys(self.switches, KEPT)
         found = {f"call.{name}": text for name, text in said.items()}
-        return found | ({f"attribute.{self.attached}": ATTACHED} if self.attached else {})
+        holders = ("attribute", "constructor") if self.attached else ()  # the second may set it
+        return found | {f"{of}.{self.attached}": ATTACHED for of in holders}
 
     @property
     def keys(self) -> tuple[str, ...]:
