@@ -359,6 +359,14 @@ def scaled_again_by_the_mask(q, k, v, bias=None):
     return scores.softmax(-1) @ v
 
 
+def scores_replaced_by_the_mask(q, k, v, bias=None):
+    """Wrong: where a bias is given and not 0, it is taken in the place of the score."""
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    if bias is not None:
+        scores = torch.where(bias == 0, scores, bias)
+    return scores.softmax(-1) @ v
+
+
 def masked_unless_causal(q, k, v, mask=None, causal=False):
     """Wrong: beside the causal rule, which counts from the last key, the mask is not read."""
     scores = q @ k.mT / q.shape[-1] ** 0.5

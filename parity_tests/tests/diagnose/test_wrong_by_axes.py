@@ -32,6 +32,7 @@ CAUSES = {
     "HiddenWhereBoth": "a key is hidden only where both masks hide it",
     "unmasked_for_values": "hidden keys have a part in dV",
     "masked_unless_causal": "causal rule where L = S: key_padding_mask, passed as `mask`, has no",
+    "scores_replaced_by_the_mask": "the mask stands in the place of the scores, where it should",
     "scaled_again_by_the_mask": "= 1/sqrt(D) where the mask is passed, expected by 1",
 }
 

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
+REPLACED = Effect(
+    "the mask stands in the place of the scores, where it should be added to them",
+    "add the mask: a number in it that is finite replaces no score",
+)
+
 
 def rescaled(reading: SampleWeights, plain: Array) -> Effect | None:
     """Return the factor on the scores without the mask, which is added as it should be; or None.
@@ -33,6 +38,8 @@ def rescaled(reading: SampleWeights, plain: Array) -> Effect | None:
     factor = float((x * y).sum() / (x * x).sum())
     if np.abs(y - factor * x).max() > found.atol or abs(factor - 1) <= LEAST:
         return None
+    if abs(factor) <= LEAST:
+        return REPLACED
     root = math.sqrt(reading.problem.head_dim)
     laws = {" = 1/sqrt(D)": 1 / root, " = sqrt(D)": root}
     law = next((text for text, value in laws.items() if abs(factor - value) < LEAST * value), "")
