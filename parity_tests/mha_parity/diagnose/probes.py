@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError, ask
 from mha_parity.diagnose.locate import first_wrong_stage, rows_not_summing_to_one
 from mha_parity.diagnose.read_weights import (
     ATOL,
@@ -44,9 +45,13 @@ def measure(
 
 
 def _findings(candidate: Candidate, running: Callable[[], bool], *, weights: bool) -> Iterator[str]:
-    reading = read_weights(candidate, plain_case_for(candidate))
+    plain = plain_case_for(candidate)
+    reading = read_weights(candidate, plain)
     if reading is None:
-        yield "the candidate does not answer the plainest problem that it offers"
+        (found,) = ask(candidate, [make_problem(plain)])
+        # What is asked no more, as its process was lost too often, may answer it.
+        if not isinstance(found, CandidateError) or found.severity != "inconclusive":
+            yield "the candidate does not answer the plainest problem that it offers"
         return
     yield f"the first stage to depart from torch: {first_wrong_stage(candidate, reading)}"
     for probe in (weight_sums, effective_scales, keys_without_weight) if weights else ():
