@@ -25,7 +25,7 @@ class OwnWeights:
     ``left_over`` are its tensors that are no weights of attention. ``built``: they are those of an
     object, which is asked itself, or of whose copies others are; else its class builds others. It
     is asked at most ``longest`` queries or keys (0: any number), since it raises ``beyond`` these,
-    and of lengths that are a ``multiple`` of a number alone, where it raises at others.
+    and of lengths that are multiples of ``multiple`` alone (0: any), where it raises at others.
     """
 
     arrays: dict[str, Array]
@@ -36,12 +36,16 @@ class OwnWeights:
     built: bool = False
     longest: int = 0
     beyond: str = ""
-    multiple: int = 1
+    multiple: int = 0
 
     @property
     def trial_multiple(self) -> int:
         """Of what lengths of small calls are multiples: of one tile, axes are taken for others."""
-        return 3 * self.multiple if self.multiple > 1 else 1
+        return 3 * self.multiple or 1
+
+    def in_its_sizes(self, case: Case) -> Case:
+        """Return the case in the sizes of the layer."""
+        return case.replace(**self.sizes).in_multiples(self.multiple or 1)
 
     def case(self, case: Case) -> Case:
         """Return the case in the sizes and with the features of the layer, and no longer than it.
@@ -49,8 +53,7 @@ class OwnWeights:
         Of more queries or keys than the layer takes, the case has as many as that.
         """
         queries, keys = self.length(case.queries), self.length(case.keys)
-        own = case.replace(**self.sizes, **self.features, queries=queries, keys=keys)
-        return own.in_multiples(self.multiple)
+        return self.in_its_sizes(case.replace(**self.features, queries=queries, keys=keys))
 
     def length(self, length: int) -> int:
         """Return a number of queries or keys, the largest that the layer takes where it is more."""
@@ -59,7 +62,7 @@ class OwnWeights:
     @property
     def limit(self) -> str:
         """Say which lengths are not offered, and why; "" where all are."""
-        if self.multiple > 1:
+        if self.multiple:
             return f"not offered: lengths that are no multiples of {self.multiple} ({self.beyond})"
         if not self.longest:
             return ""
@@ -88,7 +91,7 @@ class OwnWeights:
     def other_size(self, problem: Problem) -> str:
         """Say which size of a problem is not the layer's; "" where none is."""
         case = problem.case
-        if case.queries % self.multiple or case.keys % self.multiple:
+        if self.multiple and (case.queries % self.multiple or case.keys % self.multiple):
             return f"it takes lengths that are multiples of {self.multiple}"
         others = (n for n, size in self.sizes.items() if getattr(case, n) != size)
         return next((f"it is built with {name} {self.sizes[name]}" for name in others), "")

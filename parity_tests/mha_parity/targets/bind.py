@@ -152,7 +152,7 @@ def _take_weights(
         It takes lengths alone that are multiples of a number, or the weights are none of it.
 
     """
-    if bound.own_weights is not None and bound.own_weights.multiple > 1 and (layer or state_dict):
+    if bound.own_weights is not None and bound.own_weights.multiple and (layer or state_dict):
         raise TargetError(f"got {bound.name}, {bound.own_weights.limit}; judge its class.")
     if layer is not None:
         use_layer(bound, layer)

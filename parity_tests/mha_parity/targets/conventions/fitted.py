@@ -252,7 +252,7 @@ class Fitted(SearchedCalls):
             kv_heads_count=int(self.how.one_kv_head),
             form=self.offer["form"][0], projection=self.offer["projection"][0],
         )  # fmt: skip
-        return plain if self.own_weights is None else self.own_weights.case(plain)
+        return plain if self.own_weights is None else self.own_weights.in_its_sizes(plain)
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Look what it hides by itself; other layouts, empty axes, weights, wider values."""

@@ -187,7 +187,7 @@ def mask_problem(convention: Convention, layout: str, *, square: bool, inputs: s
         seed=SEED,
     )
     own = convention.own_weights
-    if own is not None and own.multiple > 1:
+    if own is not None and own.multiple:
         case = case.in_multiples(own.trial_multiple)
         case = case.replace(head_dim=case.keys)  # the values are unit vectors, one a key
     elif own is not None:
