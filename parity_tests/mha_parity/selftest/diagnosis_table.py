@@ -85,6 +85,7 @@ SETS = (
     "up to 500 cases, ended at 40 failures, on a loaded machine",
     "up to 500 cases, ended at 40 failures, on a loaded machine",
     "up to 500 cases, ended at 40 failures, on a loaded machine",
+    "up to 500 cases, ended at 40 failures, on a loaded machine",
 )
 COLUMNS = "| attentions | red | named or described | vague | misleading | found after mending |"
 
