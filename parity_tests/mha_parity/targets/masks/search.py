@@ -58,6 +58,7 @@ STRONG = 5.0  # what a hidden key loses in logarithms at least, where nothing el
 # What reading an attribute raises that an array does not have, and how many of them are tried.
 _ATTRIBUTE = re.compile(r"AttributeError: \S+ object has no attribute '([A-Za-z]\w*)'")
 MAX_ATTRIBUTES = 4
+_AMBIGUOUS = re.compile("(truth|Boolean) value of .* ambiguous")
 WEAK = 1.5  # a 1 that changes a logarithm by less than this, next to an addend's effect, is added
 
 
@@ -163,13 +164,14 @@ class _Search:
             if any(t.fit for t in taken) or (taken and self._asked.hides is not None):
                 return taken
             said = said or taken
-        return said
+        asks = not self._answered and _AMBIGUOUS.search(self.raised)  # whether it is true: a switch
+        return said or (list(self._switches()) if asks else [])
 
     def _drops_queries(self, taken: list[MaskFormat]) -> bool:
         """Whether it is called a mask of queries, and sets their rows of weights to 0.
 
-        A mask of keys, which keeps the sums of the rows, is none. As a mask of keys it would be
-        one that is applied after the softmax: without the name it is judged as that.
+        As a mask of keys it would be one that is applied after the softmax, which it is judged as
+        without the name.
         """
         name = QUERIES.search(self._parameter.name.lower())
         if name is None or self._asked.hides is not None or any(t.fit >= EXACT for t in taken):
@@ -222,11 +224,9 @@ class _Search:
     def _switches(self) -> Iterator[MaskFormat]:
         """Try True and False: one of them takes the weight from keys behind the query."""
         length, keys = self._experiment.shape[2:]
-        shown: list[Array] = []
-        for value in (True, False):
-            if (weights := self._weights(value, ())) is None:
-                return
-            shown.append(weights)
+        shown = [w for value in (True, False) if (w := self._weights(value, ())) is not None]
+        if len(shown) < 2:
+            return
         if self._parameter.default == "None" and all(map(self._experiment.departs, shown)):
             return  # a number: of `causal_offset=None`, 1 and 0 both hide keys
         self._answered.append(())
