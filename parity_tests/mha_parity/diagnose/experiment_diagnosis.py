@@ -95,8 +95,8 @@ class ExperimentDiagnosis:
         causes = [as_diagnosis(f) for f in self.findings if not f.understood]
         # The weights that the experiments have read say what can be read out of them.
         weights = any(f.stage == "weights" for f in self.findings)
-        stage, *others = probes.measure(self.candidate, running, weights=not weights)
-        sentences = others[:FACTS] or ([stage] if not causes else [])
+        measured = probes.measure(self.candidate, running, weights=not weights)
+        sentences = measured[1 : 1 + FACTS] or (() if causes else measured[:1])
         return (
             *causes,
             *(Diagnosis(bug=None, title=each, evidence=PROBED) for each in sentences),

@@ -170,8 +170,7 @@ class _Search:
     def _drops_queries(self, taken: list[MaskFormat]) -> bool:
         """Whether it is called a mask of queries, and sets their rows of weights to 0.
 
-        As a mask of keys it would be one that is applied after the softmax, which it is judged as
-        without the name.
+        As a mask of keys, without the name, it is judged as one behind the softmax.
         """
         name = QUERIES.search(self._parameter.name.lower())
         if name is None or self._asked.hides is not None or any(t.fit >= EXACT for t in taken):
@@ -224,13 +223,14 @@ class _Search:
     def _switches(self) -> Iterator[MaskFormat]:
         """Try True and False: one of them takes the weight from keys behind the query."""
         length, keys = self._experiment.shape[2:]
-        shown = [w for value in (True, False) if (w := self._weights(value, ())) is not None]
-        if len(shown) < 2:
+        on = self._weights(True, ())
+        off = None if on is None else self._weights(False, ())
+        if on is None or off is None:
             return
-        if self._parameter.default == "None" and all(map(self._experiment.departs, shown)):
+        if self._parameter.default == "None" and all(map(self._experiment.departs, (on, off))):
             return  # a number: of `causal_offset=None`, 1 and 0 both hide keys
         self._answered.append(())
-        change = log_ratio(*shown)
+        change = log_ratio(on, off)
         change = change - change.mean(-1, keepdims=True)
 
         def fit(first: int) -> float:
