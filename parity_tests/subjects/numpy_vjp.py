@@ -147,6 +147,13 @@ class Forgets(Remembers):
         return self._tape[cotangent]
 
 
+class LeavesOutMask(Layer):
+    """Returns no gradient of a mask."""
+
+    def d_mask(self, d_scores, mask):
+        """Return nothing."""
+
+
 class Negates(Layer):
     """Gives the gradient of the values with the other sign."""
 

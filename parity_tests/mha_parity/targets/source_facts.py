@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
-from mha_parity.targets.conventions.vjp import DIFFERENTIATE
+from mha_parity.targets.conventions.calls_beside import CallsBeside
 from mha_parity.targets.dropped_results import dropped_results
 from mha_parity.targets.masks.documented_rows import documents_zero_rows
 from mha_parity.targets.own_backward import own_backward
@@ -24,11 +24,10 @@ def source_facts(bound: Convention) -> TargetFacts:
     """Return a target's facts with those that its source and its documentation show."""
     subject, beside = bound.subject, getattr(bound, "beside", None)
     masks = [p.name for p in bound.facts.parameters if p.of == "call" and p.role in OF_MASKS]
-    # By a `backward` of the target's own, which returns those of its rows and leaves its weights'.
-    of_rows = beside is None and bound.library.name not in DIFFERENTIATE
+    lacks = isinstance(bound, CallsBeside) and bound.lacks_gradients_of(masks)
     return replace(
         bound.facts,
-        without_mask_gradients=of_rows or (beside is not None and not beside.has(masks)),
+        without_mask_gradients=lacks,
         own_backward=f"`{beside.name}` stands beside it" if beside else own_backward(subject),
         dropped=dropped_results(subject),
         not_installed=imported_in_name(subject),

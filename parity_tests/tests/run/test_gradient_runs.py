@@ -15,7 +15,7 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from subject_checks import SUBJECTS
+from subject_checks import SUBJECTS, check_subject
 
 if TYPE_CHECKING:
     from mha_parity.core.verdict import Verdict
@@ -98,6 +98,12 @@ def test_a_wrong_gradient_fails(name: str, wrong: set[str]) -> None:
 
     assert 1 == found.outcome.exit_status
     assert failing(found) == wrong
+
+
+def test_a_gradient_of_a_mask_that_is_left_out_fails() -> None:
+    """What has a `vjp` is asked for those of all arrays; a `backward` alone returns its rows'."""
+    found = check_subject("numpy_vjp.py:LeavesOutMask", grad=True, cases=40, dtypes=("float64",))
+    assert {"attn_mask"} == failing(found)
 
 
 def test_a_mask_has_the_shape_that_a_backward_returns() -> None:

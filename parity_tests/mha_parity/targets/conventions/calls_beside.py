@@ -16,9 +16,10 @@ from mha_parity.targets.conventions.backward_beside import (
 from mha_parity.targets.conventions.calls import with_same_numbers
 from mha_parity.targets.conventions.canonical_layout import one_by_one
 from mha_parity.targets.conventions.required_caches import CallsWithCaches
+from mha_parity.targets.conventions.vjp import DIFFERENTIATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
@@ -44,6 +45,15 @@ class CallsBeside(CallsWithCaches):
             why = str(error).removeprefix(f"{name} ").rstrip(".")
             remark = f"{name} was not asked for gradients: it {why}."
             self.remarks, self.beside = (*self.remarks, remark), None
+
+    def lacks_gradients_of(self, masks: Iterable[str]) -> bool:
+        """Return whether what computes its gradients returns none of these masks.
+
+        A `backward` of its own returns those of its rows, and leaves those of its weights.
+        """
+        if self.beside is not None:
+            return not self.beside.has(masks)
+        return self.library.name not in DIFFERENTIATE
 
     @property
     def gradient_facts(self) -> dict[str, bool]:
