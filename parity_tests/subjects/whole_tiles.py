@@ -25,6 +25,17 @@ def tiled_without_rule(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False)
     return _tiled(q, k, v, False, 1 / math.sqrt(q.shape[-1]))
 
 
+def by_heads(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    """Attend as torch's function does, whose arguments these are; (N, H, L, D)."""
+    rows = (each.flatten(0, 1) for each in (q, k, v))
+    return tiled(*rows, is_causal).unflatten(0, q.shape[:2])
+
+
+def by_heads_doubled(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    """Wrong: with the scores twice as large."""
+    return by_heads(2 * q, k, v, is_causal)
+
+
 def _tiled(
     q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float, later: float = 0.0
 ) -> Tensor:

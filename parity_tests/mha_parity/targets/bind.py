@@ -75,7 +75,10 @@ def bind(
         if step := single_step(kind):
             kind = target_in(kind, step)
         with Bypass(kind, without, layer) as bypass:
-            recognise = partial(convention_of, kind, name, device, path, library, call=probe)
+            recognise = partial(
+                convention_of, kind, name=name, device=device, path=path, library=library,
+                call=probe,
+            )  # fmt: skip
             bound = at_own_sizes(kind, recognise)
             bound.name, bound.bypass = label or bound.name, bypass
             bound.mask_meanings, bound.without = dict(masks), tuple(without)
@@ -152,8 +155,12 @@ def _take_weights(
         It takes lengths alone that are multiples of a number, or the weights are none of it.
 
     """
-    if bound.own_weights is not None and bound.own_weights.multiple and (layer or state_dict):
-        raise TargetError(f"got {bound.name}, {bound.own_weights.limit}; judge its class.")
+    own, given = bound.own_weights, layer is not None or state_dict is not None
+    if given and own is not None and own.multiple:
+        raise TargetError(
+            f"got weights of {bound.name}, which takes lengths alone that are multiples of "
+            f"{own.multiple} ({own.beyond}); judge its class without them."
+        )
     if layer is not None:
         use_layer(bound, layer)
     if state_dict is not None or num_heads is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 
-def at_own_sizes(subject: object, recognise: Callable[[], Convention]) -> Convention:
+def at_own_sizes(subject: object, recognise: Callable[..., Convention]) -> Convention:
     """Return a subject as it is recognised, at its own sizes where these alone are served.
 
     Numbers in the code of a class are tried as its sizes where no others are served rightly: it is
@@ -46,19 +46,26 @@ def at_own_sizes(subject: object, recognise: Callable[[], Convention]) -> Conven
     return found
 
 
-def _of_multiples(error: OfMultiplesError, recognise: Callable[[], Convention]) -> Convention:
-    """Return a target at the lengths that it takes."""
+def _of_multiples(error: OfMultiplesError, recognise: Callable[..., Convention]) -> Convention:
+    """Return a target at the lengths that it takes.
+
+    Raises
+    ------
+    TargetError
+        It is not recognised at these either.
+
+    """
     own = OwnWeights(
         arrays={}, features={}, sizes={}, places={}, multiple=error.multiple,
         beyond=without_place(error.raised),
     )  # fmt: skip
     with fixed_sizes({}, own.trial_multiple):
-        found = recognise()
+        found = recognise(name=Fitted.name)  # no other convention keeps to lengths
     found.own_weights = own
     return found
 
 
-def _nearest(subject: object, recognise: Callable[[], Convention]) -> Fitted | None:
+def _nearest(subject: object, recognise: Callable[..., Convention]) -> Fitted | None:
     """Return a class at the sizes in its code with which it is nearest to attention."""
     near: list[Fitted] = []
     for sizes in sizes_in_code(subject) if isinstance(subject, type) else ():

@@ -9,6 +9,7 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
+from mha_parity.core.candidate import NOT_ASKED, CandidateError
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose import diagnose
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
@@ -47,6 +48,25 @@ def test_the_features_that_are_wrong_together_alone_are_said(caller: Callable[..
         "wrong with scale=given, attn=float2d and S > 9, and right without any one of them"
     ) == found.sentence
     assert not needed(caller(Attention, PROJECTED | axes), case)
+
+
+class HalvedAtTwelve(Attention):
+    """The scale is halved; of other than 12 keys it is not asked."""
+
+    def scale(self) -> float:
+        """Return the factor on q k^T."""
+        if self.case.keys != 12:
+            raise CandidateError("inconclusive", f"{NOT_ASKED}: it takes 12 keys")
+        return super().scale() / (2 if self.problem.given_scale is not None else 1)
+
+
+def test_what_is_not_asked_is_not_needed(caller: Callable[..., Caller]) -> None:
+    """Kills "right without S = 12" of a target that was not asked of any other number."""
+    axes = {"scale": ("default", "given")}
+    case = plain_case(PROJECTED | axes).replace(scale="given", keys=12)
+    found = needed(caller(HalvedAtTwelve, PROJECTED | axes), case)
+    assert found
+    assert "wrong with scale=given, and right without it" == found.sentence
 
 
 class HalvedForMoreSamples(Attention):

@@ -124,6 +124,7 @@ class Caller:
         own = candidate.facts.own_weights
         # A layer that is built already has its sizes in all problems.
         self.built = own if own is not None and own.built else None
+        self._multiple = 0 if own is None else own.multiple  # of lengths
         self.square = takes_one_length(candidate.facts.reasons)
         self.base = plain_case_for(candidate)
         if own is not None:
@@ -166,7 +167,8 @@ class Caller:
         """Return the base case with changes, of one head where no more are offered.
 
         In self-attention L follows S, and S follows L. A layer that is built already keeps its
-        sizes, and gets no more queries or keys than it takes.
+        sizes, and gets no more queries or keys than it takes; what takes multiples of a length
+        alone gets these.
         """
         if self.built is not None:
             given = {n: size for n in LENGTHS if isinstance(size := changes.get(n), int)}
@@ -180,7 +182,7 @@ class Caller:
             case = case.replace(queries=length, keys=length)
         if case.layout == "unbatched":
             case = case.replace(batch=1)
-        return case
+        return case.in_multiples(self._multiple) if self._multiple else case
 
     def ask(self, cases: Iterable[Case]) -> list[CallResult]:
         """Return the trials of the cases, in order."""
@@ -227,10 +229,10 @@ class Caller:
         return self.built is None or size not in self.built.sizes
 
     def reaches(self, size: str, number: int) -> bool:
-        """Return whether a layer that is built already takes as many queries, or keys."""
-        if self.built is None or size not in LENGTHS:
-            return True
-        return self.built.length(number) == number
+        """Return whether as many queries or keys are taken: of a built layer it depends."""
+        if size not in LENGTHS or (self._multiple and number % self._multiple):
+            return size not in LENGTHS
+        return self.built is None or self.built.length(number) == number
 
     def with_parameter(self, effect: str, problem: Problem) -> str:
         """Return a sentence on a mask, with the parameter that it is passed in if it is another."""

@@ -40,8 +40,8 @@ def shifted(
     problem = unmixed_problem(
         caller.case(**SIZES | {"keys": keys} | rows_too, **kinds, dtype=dtype, inputs=inputs)
     )
-    if problem.head_dim < CHANNELS or problem.key.shape[1] < keys:
-        return None  # a layer of narrower heads, or of fewer keys
+    if problem.head_dim < CHANNELS or problem.key.shape[1] != keys:
+        return None  # a layer of narrower heads, or of other lengths
     small, root = np.resize(SMALL, keys), math.sqrt(problem.head_dim)
     if rows.endswith("key"):
         small[0 if rows.startswith("first") else -1] += root * added

@@ -107,9 +107,10 @@ def needed(caller: Caller, case: Case) -> Needs | None:
         # One sample without an axis of samples is no size that could be another.
         if merged in {None, case} or ("batch" in simpler and case.layout == "unbatched"):
             continue
-        if _is_wrong(caller, merged, crashed):
+        wrong = _wrong_if_asked(caller, merged, crashed)
+        if wrong:
             case = merged
-        else:
+        elif wrong is not None:
             kept[said] = simpler
     rules = [_size_needed(caller, case, simpler, crashed) for simpler in kept.values()]
     if not kept or not caller.running():
@@ -205,7 +206,14 @@ def _masks_passed(plan: Any, case: Case) -> dict[str, tuple[int, str]] | None:
 
 def _is_wrong(caller: Caller, case: Case, crashed: bool) -> bool:
     """Return whether a case is answered wrongly, or in another shape; or raises, if ``crashed``."""
+    return bool(_wrong_if_asked(caller, case, crashed))
+
+
+def _wrong_if_asked(caller: Caller, case: Case, crashed: bool) -> bool | None:
+    """Return the same; None of a case that the target is not asked, which shows nothing."""
     if not caller.running():
         return False
     trial = caller.ask_problems([make_problem(case)])[0]
+    if trial.not_asked:
+        return None
     return trial.crashed if crashed else not trial.crashed and trial.wrong

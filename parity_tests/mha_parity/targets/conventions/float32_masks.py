@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 def passes_float32_masks(convention: Convention) -> bool:
     """Return whether small calls in float64, without and with masks, give torch such a mask."""
-    if "torch" not in sys.modules or convention.library.name != "torch":
-        return False
-    if "float64" not in convention.offer["dtype"]:
+    library = convention.library
+    if library.name != "torch" or str(getattr(library, "device", "cpu")) != "cpu":
+        return False  # other devices have other kernels
+    if "torch" not in sys.modules or "float64" not in convention.offer["dtype"]:
         return False
     watch = _watch()
     for case in _cases(convention):

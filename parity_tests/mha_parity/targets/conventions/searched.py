@@ -110,7 +110,7 @@ class SearchedCalls(CallsBeside):
                 self.layers.refuse_undecided(self.name)
             taken = self._is_taken(best)
             if not best.exact and (taken or may_be_another(best)):
-                refuse_lengths(self.ask, self.name, trials, DTYPES[0])
+                refuse_lengths(self.ask, self.name, trials, DTYPES[0], near=False)
                 if self.layers is not None:
                     refuse_own_heads(self.ask, self.name, trials, dtype, self.layers)
             if taken:
@@ -127,7 +127,7 @@ class SearchedCalls(CallsBeside):
                 return with_optional(
                     with_lengths(best, self._named[0], self.ask, dtype), self._named[1], search
                 )
-        refuse_lengths(self.ask, self.name, trials, DTYPES[0])
+        refuse_lengths(self.ask, self.name, trials, DTYPES[0], near=True)
         nearest = max(trials, key=lambda each: round(each.correlation, 6), default=None)
         why = why_refused(self.name, self.layers, nearest, trials, self.subject)
         raise TargetError(why, nearest and nearest.interpretation)

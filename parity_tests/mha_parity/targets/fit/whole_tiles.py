@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import ADAPTER, TargetError
+from mha_parity.targets.fit.refusals import FEW
 from mha_parity.targets.fit.search import MIN_CORRELATION, SMALL, Search
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.fit.search import Ask, InterpretationResult
 
-FEW = 8  # interpretations that are tried at other lengths
 MULTIPLES = (2, 4, 8, 16, 64)  # of lengths: of tiles that a kernel does not cut
 
 
@@ -28,8 +28,12 @@ class OfMultiplesError(TargetError):
         self.multiple, self.raised = multiple, raised
 
 
-def refuse_lengths(ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str) -> None:
-    """Refuse what raises at small odd lengths and comes near attention at multiples of a number.
+def refuse_lengths(
+    ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str, *, near: bool
+) -> None:
+    """Refuse what raises at small odd lengths and computes attention at multiples of a number.
+
+    ``near``: or comes near it, where no other way to call it does.
 
     Raises
     ------
@@ -41,7 +45,7 @@ def refuse_lengths(ask: Ask, name: str, trials: Sequence[InterpretationResult], 
     for multiple in MULTIPLES if raised else ():
         base = SMALL.replace(queries=3 * multiple, keys=5 * multiple)
         best = Search(ask, dtype, base=base).run(each.interpretation for each in raised)
-        if best is not None and (best.exact or best.correlation >= MIN_CORRELATION):
+        if best is not None and (best.exact or (near and best.correlation >= MIN_CORRELATION)):
             how = best.interpretation
             first = next(each.missed for each in raised if each.interpretation is how)
             raise OfMultiplesError(name, str(how), multiple, first)
