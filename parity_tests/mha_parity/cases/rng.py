@@ -64,6 +64,24 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
+def rounded(array: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return numbers rounded once to ``dtype``: to nearest, ties to even.
+
+    Releases of ml_dtypes before 0.7 round float64 to float32 first and that to bfloat16, which
+    moves numbers that lie within 2**-25 of a tie: float32 gets them rounded to odd here, from
+    which the second rounding is that of the number itself.
+    """
+    if dtype.name != "bfloat16":
+        return array.astype(dtype, order="C")
+    narrow = array.astype(np.float32, order="C")
+    farther = abs(narrow) > abs(array)
+    truncated = np.where(farther, np.nextafter(narrow, np.float32(0)), narrow)
+    inexact = (truncated != array) & ~np.isnan(array)
+    odd = truncated.view(np.uint32) | inexact.astype(np.uint32)
+    stored: NDArray[Any] = odd.view(np.float32).astype(dtype)
+    return stored
+
+
 def largest_number(name: str) -> float:
     """Return the largest finite number of a dtype, by its feature's name."""
     return 2.0**128 - 2.0**120 if name == "bfloat16" else float(np.finfo(name).max)

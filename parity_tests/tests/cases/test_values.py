@@ -7,7 +7,7 @@ import pytest
 
 from mha_parity.cases.generate import make_problem, scale_factor
 from mha_parity.cases.memory_layout import copy_in_layout
-from mha_parity.cases.rng import SPREAD, Stream
+from mha_parity.cases.rng import SPREAD, Stream, numpy_dtype, rounded
 from mha_parity.catalogue import Attention
 from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES
@@ -33,6 +33,30 @@ def test_a_product_of_drawn_values_is_exact() -> None:
     ]
 
     assert exact == (x @ w).astype(object).astype(int).tolist()
+
+
+def test_bfloat16_is_rounded_once() -> None:
+    """Beside a tie the nearer number is stored, at a tie the even one, as exact rounding has it.
+
+    Kills rounding by way of float32, which takes what lies 2**-40 beside a tie for the tie.
+    """
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    steps = np.ldexp(np.arange(128, 256), -7)  # all numbers of bfloat16 from 1 to 2
+    ties, even = steps + 2.0**-8, np.where(np.arange(128) % 2, steps + 2.0**-7, steps)
+    for power in (0, -20, 60, -126):
+        for sign in (1.0, -1.0):
+            scale = sign * 2.0**power
+            for moved, expected in (
+                (ties, even),
+                (ties + 2.0**-40, steps + 2.0**-7),
+                (ties - 2.0**-40, steps),
+                (steps, steps),
+            ):
+                found = rounded(moved * scale, numpy_dtype("bfloat16")).astype(np.float64)
+                assert (expected * scale).tolist() == found.tolist()
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, -1e-300])
+    found = rounded(special, numpy_dtype("bfloat16")).astype(np.float64)
+    assert ["0.0", "-0.0", "inf", "-inf", "nan", "inf", "-inf", "-0.0"] == list(map(str, found))
 
 
 def test_half_of_the_float_masks_hide_by_a_finite_number() -> None:
