@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.targets.fit.source import syntax_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,15 +19,11 @@ OUT_OF_PLACE = frozenset(
 )
 
 
-def dropped_results(subject: object) -> str:
+def dropped_results(subject: Any) -> str:
     """Return a sentence on the first call in the code of a class or function; "" without one."""
-    try:
-        lines, first = inspect.getsourcelines(subject)  # type: ignore[arg-type]  # else TypeError
-        file = Path(inspect.getsourcefile(subject) or "").name  # type: ignore[arg-type]  # the same
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):  # in C, or without a file
-        return ""
-    for line, name in _dropped(tree):
+    for line, name in _dropped(syntax_of(subject)):
+        _, first = inspect.getsourcelines(subject)
+        file = Path(inspect.getsourcefile(subject) or "").name
         place = f"line {max(first, 1) + line - 1} of {file}" if file else f"line {line}"
         in_place = f", or call `{name}_`" if name.startswith("masked_") else ""
         return (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit.source import syntax_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,10 +58,7 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 def _source(function: Any) -> ast.FunctionDef | None:
     """Return a function as its source has it; None where there is no source."""
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, TypeError, SyntaxError):
-        return None
+    body = syntax_of(function).body
     return next((each for each in body if isinstance(each, ast.FunctionDef)), None)
 
 

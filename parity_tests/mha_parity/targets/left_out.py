@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import TargetError
-from mha_parity.targets.fit.names_in_code import names_read
+from mha_parity.targets.fit.code_names import names_read
+from mha_parity.targets.fit.source import syntax_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -124,12 +124,8 @@ def _changed_by(function: FunctionType, module: ModuleType, seen: set[str]) -> I
     """Yield the global names that a function of the module may set or change."""
     if function.__module__ != module.__name__:
         return
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, SyntaxError):
-        return
     own = {*function.__code__.co_varnames}
-    yield from (name for name in _changed(tree, module, seen) if name not in own)
+    yield from (each for each in _changed(syntax_of(function), module, seen) if each not in own)
 
 
 def _root(node: ast.AST) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.step_methods import step_methods
+from mha_parity.targets.fit.code_names import names_read
 from mha_parity.targets.fit.layer_arrays import READS
-from mha_parity.targets.fit.names_in_code import names_read
 from mha_parity.targets.fit.refusals import NO_FORWARD
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.parameters import Parameter, Role
 from mha_parity.targets.fit.names import WINDOW, snake_case
+from mha_parity.targets.fit.source import source_of
 from mha_parity.targets.keywords import keywords_of
 
 if TYPE_CHECKING:
@@ -236,9 +236,8 @@ def read_of_config(subject: Any, config: str, wanted: Role | None = None) -> tup
     """
     source = ""
     for each in getattr(subject, "__mro__", (subject,)):
-        with suppress(OSError, TypeError):
-            if each.__module__.partition(".")[0] not in {*sys.stdlib_module_names, "torch"}:
-                source += inspect.getsource(each)
+        if each.__module__.partition(".")[0] not in {*sys.stdlib_module_names, "torch"}:
+            source += source_of(each)
     held = rf"(?:{re.escape(config)}|{_HOLDERS})"
     read = re.findall(rf"\b{held}\.(\w+)\b", source)
     read += re.findall(rf"\bgetattr\(\s*{held}\s*,\s*[\"'](\w+)[\"']", source)

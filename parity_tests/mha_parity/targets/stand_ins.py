@@ -11,7 +11,6 @@ from __future__ import annotations
 import builtins
 import dis
 import importlib
-import inspect
 import re
 import sys
 from contextlib import contextmanager, suppress
@@ -20,6 +19,8 @@ from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from mha_parity.targets.fit.source import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -190,9 +191,7 @@ def imported_in_name(subject: object) -> tuple[str, ...]:
 def _replaced_in(module: ModuleType) -> set[str]:
     """Return the missing libraries that a module imports, or names of, and has another's of."""
     replaced = [root for root in INTERFACE_OF if type(sys.modules.get(root)) is _Module]
-    source = ""
-    with suppress(OSError, TypeError):
-        source = inspect.getsource(module) if replaced else ""
+    source = source_of(module) if replaced else ""
     found = (rf"(?m)^\s*(import|from) {root}\b" for root in replaced)
     return {root for root, each in zip(replaced, found, strict=True) if re.search(each, source)}
 

@@ -18,7 +18,7 @@ from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.calls import Call
 from mha_parity.targets.conventions.fitted import Fitted
-from mha_parity.targets.fit.names_in_code import globals_read
+from mha_parity.targets.fit.module_numbers import globals_read
 from mha_parity.targets.fit.search import attention_in_float64
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS, assert_named, check_subject

@@ -12,8 +12,8 @@ from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
 from mha_parity.targets.detect import recognise
+from mha_parity.targets.fit.code_names import keys_read
 from mha_parity.targets.fit.layer_arrays import path_expression, set_array
-from mha_parity.targets.fit.names_in_code import keys_read
 from subject_checks import SUBJECTS, checks_of
 
 FILE = "weight_dictionaries.py"

@@ -13,14 +13,13 @@ import ast
 import inspect
 import re
 import sys
-import textwrap
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets import parameters
+from mha_parity.targets.fit.source import syntax_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -170,10 +169,9 @@ def _core(name: str) -> str:
 
 def _returned(function: Any) -> tuple[str, ...]:
     """Return the names in a function's last `return` of several names; () where it has none."""
-    with suppress(OSError, TypeError, SyntaxError):
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        for each in reversed([n for n in ast.walk(tree) if isinstance(n, ast.Return)]):
-            held = each.value.elts if isinstance(each.value, ast.Tuple | ast.List) else []
-            if held and all(isinstance(name, ast.Name) for name in held):
-                return tuple(name.id for name in held if isinstance(name, ast.Name))
+    nodes = ast.walk(syntax_of(function))
+    for each in reversed([node for node in nodes if isinstance(node, ast.Return)]):
+        held = each.value.elts if isinstance(each.value, ast.Tuple | ast.List) else []
+        if held and all(isinstance(name, ast.Name) for name in held):
+            return tuple(name.id for name in held if isinstance(name, ast.Name))
     return ()

@@ -34,7 +34,7 @@ from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import called_with_globals
 from mha_parity.targets.fit.identity_rotations import ODD_WIDTH, rotation_by_nothing
 from mha_parity.targets.fit.interpretation import OF_HEADS
-from mha_parity.targets.fit.names_in_code import lengths_in_calls, numbers_read, sizes_read
+from mha_parity.targets.fit.module_numbers import lengths_in_calls, numbers_read, sizes_read
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import INVERSE, ROWS
 from mha_parity.targets.parameters import role

@@ -31,6 +31,7 @@ from mha_parity.targets.conventions.log_sum_exp import (
     row_sizes,
 )
 from mha_parity.targets.conventions.returned_names import names_at
+from mha_parity.targets.fit.source import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,10 +155,7 @@ def _says(convention: Convention) -> bool:
 
 
 def _code(convention: Convention) -> str:
-    try:
-        return inspect.getsource(inspect.unwrap(convention.entry()))
-    except (OSError, TypeError):
-        return ""
+    return source_of(inspect.unwrap(convention.entry()))
 
 
 def _name(convention: Convention, returned: Any, place: int) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from mha_parity.targets.fit.source import syntax_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,11 +41,7 @@ def names_at(entry: Any, place: int) -> Iterator[str]:
 
     A return of fewer has an empty name for it.
     """
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(entry))))
-    except (OSError, TypeError, SyntaxError):
-        return
-    for function in ast.iter_child_nodes(tree):
+    for function in ast.iter_child_nodes(syntax_of(inspect.unwrap(entry))):
         for node in _own_nodes(function):
             for each in _returned(node):
                 if isinstance(each, ast.Tuple):

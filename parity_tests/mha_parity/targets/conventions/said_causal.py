@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.parameters import Role
+from mha_parity.targets.fit.code_names import names_read
 from mha_parity.targets.fit.documented_layout import documented_sentences
-from mha_parity.targets.fit.names_in_code import names_read
 from mha_parity.targets.parameters import MODES, read_of_config
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.bypass import bypassed
 from mha_parity.targets.fit.configurations import with_value
 from mha_parity.targets.fit.initial_draws import drawn_by_numpy
+from mha_parity.targets.fit.module_numbers import globals_read, number_of, set_number
 from mha_parity.targets.fit.names import ROWS, is_weight, parts
-from mha_parity.targets.fit.names_in_code import globals_read, number_of, set_number
 from mha_parity.targets.fit.weights_by_name import WeightsByName, of_instance
 from mha_parity.targets.parameters import modes_of
 

@@ -16,6 +16,8 @@ from mha_parity.targets.fit import layer_arrays, names, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import is_module
+from mha_parity.targets.fit.code_names import keys_read, names_unpacked, records_annotated
+from mha_parity.targets.fit.code_syntax import strings_compared
 from mha_parity.targets.fit.configurations import UNKNOWN_NAME, RecordingConfig
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
@@ -26,14 +28,7 @@ from mha_parity.targets.fit.interpretation import (
     Interpretation,
 )
 from mha_parity.targets.fit.layouts import layouts_of, may_have_heads
-from mha_parity.targets.fit.names_in_code import (
-    globals_read,
-    keys_read,
-    names_unpacked,
-    numbers_read,
-    records_annotated,
-    strings_compared,
-)
+from mha_parity.targets.fit.module_numbers import globals_read, numbers_read
 from mha_parity.targets.fit.packed_roles import in_containers, packed
 from mha_parity.targets.fit.search import SMALL, small_case
 from mha_parity.targets.fit.sorted_leaves import (

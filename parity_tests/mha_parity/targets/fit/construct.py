@@ -17,9 +17,9 @@ from mha_parity.targets.fit.argument_meanings import (
     meanings,
     switches_positions,
 )
+from mha_parity.targets.fit.code_syntax import methods_called, names_called, strings_compared
 from mha_parity.targets.fit.configurations import GIVEN, RecordingConfig, configuration
 from mha_parity.targets.fit.names import bias_parts
-from mha_parity.targets.fit.names_in_code import methods_called, names_called, strings_compared
 from mha_parity.targets.fit.weights_by_name import OF_WEIGHTS
 
 if TYPE_CHECKING:

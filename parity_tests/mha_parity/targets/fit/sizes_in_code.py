@@ -12,8 +12,9 @@ from mha_parity.targets import parameters
 from mha_parity.targets.fit import layer_arrays, weights
 from mha_parity.targets.fit.argument_meanings import LayerSizes
 from mha_parity.targets.fit.build import new_layer
+from mha_parity.targets.fit.code_names import names_read
 from mha_parity.targets.fit.inner_attention import all_constructions
-from mha_parity.targets.fit.names_in_code import names_read, number_of
+from mha_parity.targets.fit.module_numbers import number_of
 from mha_parity.targets.fit.sorted_leaves import sorted_by_name
 
 if TYPE_CHECKING:

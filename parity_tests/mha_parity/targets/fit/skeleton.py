@@ -22,7 +22,7 @@ from mha_parity.targets.fit.build import offline, plain_lists
 from mha_parity.targets.fit.configurations import RecordingConfig, required_of, settable_of
 from mha_parity.targets.fit.expressions import Expressions
 from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS
-from mha_parity.targets.fit.names_in_code import globals_read
+from mha_parity.targets.fit.module_numbers import globals_read
 from mha_parity.targets.fit.state_expressions import state_expressions
 from mha_parity.targets.fit.tile_names import tile_or_count
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH

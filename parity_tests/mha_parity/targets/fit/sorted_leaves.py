@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import is_module
+from mha_parity.targets.fit.code_syntax import orders_unpacked
 from mha_parity.targets.fit.documented_packing import documents_parts_first
-from mha_parity.targets.fit.names_in_code import orders_unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.argument_meanings import meanings
-from mha_parity.targets.fit.names_in_code import fields_of
+from mha_parity.targets.fit.code_names import fields_of
 from mha_parity.targets.fit.weights import WeightArgument
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.fit import weights
-from mha_parity.targets.fit.names_in_code import globals_read
+from mha_parity.targets.fit.module_numbers import globals_read
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
