@@ -85,7 +85,7 @@ test-frameworks: $(VENV)/.frameworks ## install JAX, flax, haiku, equinox, Keras
 	@$(BIN)/pytest -q -m frameworks $(ARGS)
 
 test-languages: $(READY) ## judge the clients in C, Rust and JavaScript (gcc, rustc, node)
-	@$(BIN)/pytest -q -m "" parity_tests/tests/targets/test_command.py $(ARGS)
+	@$(BIN)/pytest -q -m "" parity_tests/tests/targets/programs/test_command.py $(ARGS)
 
 test-oldest: $(OLDEST)/.ready ## run all tests on the oldest releases that are allowed
 	@$(OLDEST)/bin/pytest -q -n $(WORKERS) --dist worksteal $(ARGS)

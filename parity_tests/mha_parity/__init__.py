@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mha_parity.api import ParityError, Verdict, assert_parity, judge, replay
     from mha_parity.core.candidate import TargetError
     from mha_parity.core.options import Options
-    from mha_parity.targets.attention_call import AttentionCall, adapter
+    from mha_parity.targets.adapters.attention_call import AttentionCall, adapter
 
 __version__ = "0.1.0"
 __all__ = [
@@ -69,12 +69,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AttentionCall": "mha_parity.targets.attention_call",
+    "AttentionCall": "mha_parity.targets.adapters.attention_call",
     "Options": "mha_parity.core.options",
     "ParityError": "mha_parity.api",
     "TargetError": "mha_parity.core.candidate",
     "Verdict": "mha_parity.api",
-    "adapter": "mha_parity.targets.attention_call",
+    "adapter": "mha_parity.targets.adapters.attention_call",
     "assert_parity": "mha_parity.api",
     "judge": "mha_parity.api",
     "replay": "mha_parity.api",

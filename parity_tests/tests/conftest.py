@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     RunPytest = Callable[..., pytest.RunResult]
 
+TESTS = Path(__file__).parent
 # Folders of tests that are of other things than further calls and sizes.
 SHORTENED = frozenset(
     {"answers", "cli", "commands", "diagnose", "judging", "numpy", "report", "run", "targets"}
@@ -51,7 +52,7 @@ def short_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     short = "not slow" in request.config.option.markexpr
     if (
         not short
-        or request.path.parent.name not in SHORTENED
+        or request.path.relative_to(TESTS).parts[0] not in SHORTENED
         or request.node.get_closest_marker("whole")
     ):
         return

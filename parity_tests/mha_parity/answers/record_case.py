@@ -18,7 +18,7 @@ from mha_parity.judging.systematic_error import first_order_error, is_tested
 from mha_parity.oracle.error_bound import bound, output_bound
 from mha_parity.oracle.recorded import problem_of, using_record
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.targets.conventions.exec_protocol import options
+from mha_parity.targets.programs.exec_protocol import options
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

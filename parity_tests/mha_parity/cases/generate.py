@@ -11,7 +11,7 @@ import numpy as np
 
 from mha_parity.cases.fixed_sizes import at_fixed_sizes
 from mha_parity.cases.masks import draw_masks
-from mha_parity.cases.rng import SPREAD, Stream, largest_number, numpy_dtype, rounded
+from mha_parity.cases.rng import SPREAD, Stream, largest_number, numpy_dtype, round_once
 from mha_parity.core import head_projections
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.problem import Problem
@@ -62,7 +62,7 @@ def make_problem(case: Case) -> Problem:
     dtype = numpy_dtype(case.dtype)
     cast: dict[int, Array] = {}  # one object stays one object: self-attention passes x three times
     stored = {
-        name: array if array.dtype == bool else cast.setdefault(id(array), rounded(array, dtype))
+        name: array if array.dtype == bool else cast.setdefault(id(array), round_once(array, dtype))
         for name, array in (arrays | masks).items()
     }
     return Problem(case=case, given_scale=scale, single_call=False, **stored)
@@ -272,7 +272,7 @@ def _projected(case: Case, stream: Stream) -> dict[str, Array]:
 def cotangent(problem: Problem) -> Array:
     """Return the vector of the vector-Jacobian product, (N, L, H Dv), in the problem's dtype."""
     drawn = Stream(problem.case.seed ^ COTANGENT).normal(*problem.output_shape)
-    return rounded(drawn, problem.dtype)
+    return round_once(drawn, problem.dtype)
 
 
 def with_dtype(case: Case, dtype: str) -> Case:

@@ -64,7 +64,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def rounded(array: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
+def round_once(array: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return numbers rounded once to ``dtype``: to nearest, ties to even.
 
     Releases of ml_dtypes before 0.7 round float64 to float32 first and that to bfloat16, which

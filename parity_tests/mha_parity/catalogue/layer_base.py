@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.oracle.eval_orders import EvalOrder
-    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.base.convention import Convention
 
 LayerResult = tuple["Array", "Array | None"]
 
@@ -231,7 +231,7 @@ class Layer:
 def bound_layer(kind: type[Layer]) -> Convention:
     """Return a layer as the convention torch-module binds it."""
     from mha_parity.targets.bind import bind
-    from mha_parity.targets.conventions.cache_search import use_cache_of
+    from mha_parity.targets.caches.cache_search import use_cache_of
 
     bound = bind(kind, "torch-module", probe=False)
     use_cache_of(bound)

@@ -26,22 +26,22 @@ from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import has_one_kv_head
 from mha_parity.core.problem import INPUTS
-from mha_parity.targets.attribution import REFUSES
-from mha_parity.targets.conventions.cached_calls import (
+from mha_parity.targets.caches.cached_calls import (
     CachedCalls,
     causal_by_default,
     last_row,
     rows,
 )
-from mha_parity.targets.conventions.resets import forgetting_methods
+from mha_parity.targets.caches.resets import forgetting_methods
+from mha_parity.targets.calls.attribution import REFUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.conventions.cache_use import CacheUse
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.cache_use import CacheUse
 
 NAME = "rows with a cache"
 CHECKS = {NAME: "rows that are asked with a key/value cache are those of the whole sequence"}

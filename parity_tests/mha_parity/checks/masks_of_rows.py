@@ -15,15 +15,15 @@ from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
-from mha_parity.targets.masks.mask_format import VALUES, MaskContent
+from mha_parity.targets.calls.mask_format import VALUES, MaskContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.masks.mask_format import MaskFormat
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.mask_format import MaskFormat
 
 NAME = "masks of single rows"
 CHECKS = {NAME: "a mask beside a causal rule hides from each row what it says of that row"}

@@ -19,15 +19,15 @@ from mha_parity.cases.variants import plain_variant
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.problem import INPUTS, Problem
-from mha_parity.targets.command import Command
+from mha_parity.targets.programs.command import Command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.conventions.calls import Call
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.calls import Call
 
 CHECKS = {
     "rejects mismatched K/V lengths": "keys and values of different lengths are refused",

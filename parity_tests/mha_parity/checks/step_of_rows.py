@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
-from mha_parity.targets.conventions.cached_calls import CachedCalls, rows
+from mha_parity.targets.caches.cached_calls import CachedCalls, rows
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.conventions.cache_use import CacheUse
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.cache_use import CacheUse
 
 ROWS = 3  # of a call: no divisor of the lengths, so that the last call has fewer
 

@@ -15,16 +15,16 @@ from mha_parity.cases.variants import plain_variant
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
-from mha_parity.targets.conventions.calls import with_arguments
-from mha_parity.targets.fit.tile_names import may_be_of_tiles
+from mha_parity.targets.calls.calls import with_arguments
+from mha_parity.targets.static.tile_names import may_be_of_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.conventions.calls import Call
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.calls import Call
 
 NAME = "other tile sizes"
 CHECKS = {NAME: "the answer is the same with other sizes of tiles, or numbers of them"}

@@ -19,8 +19,8 @@ from mha_parity.report.progress import error_console, progress
 from mha_parity.run.by_answers import need_torch_or_answers
 from mha_parity.run.check import check as run
 from mha_parity.run.cluster import dask_cluster
-from mha_parity.targets.command import EXEC
 from mha_parity.targets.load import require_place
+from mha_parity.targets.programs.command import EXEC
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.candidate import TargetError
 from mha_parity.diagnose.identity import identify
 from mha_parity.run.narrowing import narrowed_candidate, restricted_offer
-from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.fit.fitted import Fitted
 from mha_parity.targets.fit.refusals import NO_COUNTERPART
 from mha_parity.worker.open_target import opened
 

@@ -11,14 +11,14 @@ from mha_parity.core.candidate import Answer, ask
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import Observation
 from mha_parity.diagnose.read_weights import plain_case_for
-from mha_parity.targets.masks.mask_format import VALUES
+from mha_parity.targets.calls.mask_format import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.candidate import Candidate
-    from mha_parity.targets.masks.mask_format import MaskSearchResult
-    from mha_parity.targets.masks.plan import MaskPlan
+    from mha_parity.targets.calls.mask_format import MaskSearchResult
+    from mha_parity.targets.calls.mask_plan import MaskPlan
 
 # The axis and the value of cases that have a mask of torch's name.
 TORCHS = {"key_padding_mask": ("padding", "bool"), "attn_mask": ("attn", "bool2d")}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.masks.plan import MaskPlan
+    from mha_parity.targets.calls.mask_plan import MaskPlan
 
 SIZES_JUDGED = ("batch", "queries", "keys", "heads_count", "head_dim")
 NO_GRADIENTS = (

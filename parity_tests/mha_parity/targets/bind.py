@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
 from mha_parity.core.option_values import hint_of
-from mha_parity.targets import left_out
-from mha_parity.targets.attribution import raised_by
-from mha_parity.targets.callables import as_function, layer_inside
-from mha_parity.targets.conventions.crash_report import crash
-from mha_parity.targets.conventions.documented_weights import documented_weights
-from mha_parity.targets.conventions.onnx_layer import OnnxLayer
-from mha_parity.targets.conventions.probing import offer_unprobed, probe_offer
-from mha_parity.targets.fit.bypass import Bypass
-from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
+from mha_parity.targets.calls.attribution import raised_by
+from mha_parity.targets.calls.crash_report import crash
+from mha_parity.targets.calls.documented_weights import documented_weights
+from mha_parity.targets.instances.instance import layer_of, narrow_offer, use_layer
+from mha_parity.targets.instances.own_sizes import asked_at_own_sizes, at_own_sizes
+from mha_parity.targets.instances.state_dict import give_weights
 from mha_parity.targets.known import KNOWN, convention_named
-from mha_parity.targets.left_out_float64 import leave_out_float64
-from mha_parity.targets.library_layers import as_layer
+from mha_parity.targets.layers.bypass import Bypass
+from mha_parity.targets.libraries.library_layers import as_layer
+from mha_parity.targets.loading import left_out
+from mha_parity.targets.loading.callables import as_function, layer_inside
 from mha_parity.targets.methods import BY_STEP, single_step, target_in
-from mha_parity.targets.onnx_model import OnnxModel
-from mha_parity.targets.own_sizes import asked_at_own_sizes, at_own_sizes
+from mha_parity.targets.offer.left_out_float64 import leave_out_float64
+from mha_parity.targets.offer.probing import offer_unprobed, probe_offer
+from mha_parity.targets.onnx.layer import OnnxLayer
+from mha_parity.targets.onnx.model import OnnxModel
 from mha_parity.targets.recognition import convention_of
-from mha_parity.targets.state_dict import give_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.base.convention import Convention
 
 __all__ = ["KNOWN", "bind", "convention_named"]
 

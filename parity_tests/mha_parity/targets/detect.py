@@ -7,30 +7,30 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import ADAPTER, TargetError
-from mha_parity.targets.command import Command
-from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.functions import QKVHeads, XWeights
-from mha_parity.targets.conventions.onnx_attention import OnnxAttention
-from mha_parity.targets.conventions.onnx_layer import OnnxLayer
-from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.projections import ProjectionFunction
-from mha_parity.targets.conventions.signatures import constructor, forward, signature
 from mha_parity.targets.conventions.varlen import Varlen, packed_input_parameters
-from mha_parity.targets.fit.argument_meanings import counts_kv_heads
-from mha_parity.targets.fit.documented_layout import (
+from mha_parity.targets.interpretations.roles import inputs_of_call
+from mha_parity.targets.libraries.held_parameters import HoldsParameters
+from mha_parity.targets.offer.probing import accepts
+from mha_parity.targets.onnx.attention import OnnxAttention
+from mha_parity.targets.onnx.layer import OnnxLayer
+from mha_parity.targets.onnx.model import OnnxModel
+from mha_parity.targets.programs.command import Command
+from mha_parity.targets.programs.exec_protocol import ExecProtocol
+from mha_parity.targets.static.argument_meanings import counts_kv_heads
+from mha_parity.targets.static.documented_layout import (
     documents_heads_before_rows,
     documents_heads_first,
 )
-from mha_parity.targets.fit.roles import inputs_of_call
-from mha_parity.targets.held_parameters import HoldsParameters
-from mha_parity.targets.onnx_model import OnnxModel
+from mha_parity.targets.static.signatures import constructor, forward, signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mha_parity.targets.backends.base import Library
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.conventions.signatures import Signature
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.static.signatures import Signature
 
 SDPA_KEYWORDS = frozenset({"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"})
 LAYER_KEYWORDS = frozenset({"key_padding_mask", "attn_mask", "need_weights"})
@@ -67,7 +67,7 @@ def computes_attention(bound: Convention) -> bool:
     """Return whether a small call gives torch's attention up to rounding, or what ends as one."""
     from mha_parity.cases.generate import make_problem
     from mha_parity.core.candidate import CandidateError
-    from mha_parity.targets.fit.search import attention_in_float64, is_rounding
+    from mha_parity.targets.interpretations.search import attention_in_float64, is_rounding
 
     # Others have some of sdpa's keywords too, and heads behind the rows.
     evident = bound.convention in SELF_EVIDENT or (
@@ -89,7 +89,7 @@ def computes_attention(bound: Convention) -> bool:
 def _has_packed_names(bound: Convention) -> bool:
     """Return whether a layer names its input projection as torch's does: then torch's rows too."""
     from mha_parity.core.candidate import CandidateError
-    from mha_parity.targets.conventions.calls import target_errors
+    from mha_parity.targets.calls.calls import target_errors
 
     if bound.convention != "torch-module" or not isinstance(bound.subject, type):
         return False
@@ -131,7 +131,7 @@ def _is_like_torch(kind: type) -> bool:
     What cannot be built so, or has no state before it is loaded, is taken at its word.
     """
     from mha_parity.core.candidate import CandidateError
-    from mha_parity.targets.conventions.calls import target_errors
+    from mha_parity.targets.calls.calls import target_errors
 
     try:
         with target_errors():

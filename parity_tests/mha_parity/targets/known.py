@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.option_values import hint_of
-from mha_parity.targets.conventions.adapted import Adapted
+from mha_parity.targets.adapters.adapted import Adapted
 from mha_parity.targets.conventions.attribute_layers import ModuleMask, ModuleValidLens
-from mha_parity.targets.conventions.exec_protocol import ExecProtocol
-from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.functions import (
     QKV,
     QKVHeads,
@@ -20,17 +18,19 @@ from mha_parity.targets.conventions.functions import (
 )
 from mha_parity.targets.conventions.jax_attention import JaxAttention
 from mha_parity.targets.conventions.keras_layer import KerasLayer
-from mha_parity.targets.conventions.onnx_attention import OnnxAttention
-from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.conventions.torch_module import TorchModule
 from mha_parity.targets.conventions.varlen import Varlen
+from mha_parity.targets.fit.fitted import Fitted
+from mha_parity.targets.onnx.attention import OnnxAttention
+from mha_parity.targets.onnx.layer import OnnxLayer
+from mha_parity.targets.programs.exec_protocol import ExecProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.base.convention import Convention
 
 _KINDS: tuple[type[Convention], ...] = (
     QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, ProjectionFunction,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.conventions.step_methods import step_methods
-from mha_parity.targets.fit.code_names import names_read
-from mha_parity.targets.fit.layer_arrays import READS
+from mha_parity.targets.caches.step_methods import step_methods
 from mha_parity.targets.fit.refusals import NO_FORWARD
+from mha_parity.targets.layers.layer_arrays import READS
+from mha_parity.targets.static.code_names import names_read
+from mha_parity.targets.static.signatures import forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable

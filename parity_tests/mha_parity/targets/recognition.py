@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.targets import backends
-from mha_parity.targets.attention_call import is_adapter
+from mha_parity.targets.adapters.adapted import Adapted
+from mha_parity.targets.adapters.attention_call import is_adapter
 from mha_parity.targets.backends.list_arrays import ListArrays
 from mha_parity.targets.backends.own_tensors import own_tensors
-from mha_parity.targets.callables import is_function
-from mha_parity.targets.conventions.adapted import Adapted
-from mha_parity.targets.conventions.backward_beside import backward_beside
-from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.functions import QKV
-from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.sdpa import SDPA
-from mha_parity.targets.counterpart import refuse_without_counterpart
-from mha_parity.targets.fit.interpretation import OF_HEADS
+from mha_parity.targets.fit.counterpart import refuse_without_counterpart
+from mha_parity.targets.fit.fitted import Fitted
+from mha_parity.targets.interpretations.interpretation import OF_HEADS
 from mha_parity.targets.known import convention_named
+from mha_parity.targets.loading.callables import is_function
+from mha_parity.targets.offer.probing import accepts
+from mha_parity.targets.static.backward_beside import backward_beside
 
 if TYPE_CHECKING:
     from mha_parity.targets.backends.base import Library
-    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.base.convention import Convention
 
 DISTINCT = {"batch": 2, "heads_count": 3, "queries": 5, "keys": 7, "head_dim": 6}
 

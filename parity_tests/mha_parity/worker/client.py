@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
     from mha_parity.core.target_facts import TargetFacts
-    from mha_parity.targets.masks.plan import MaskPlan
+    from mha_parity.targets.calls.mask_plan import MaskPlan
     from mha_parity.worker.output_capture import CapturedOutput
 
 GIB = 2**30

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
-from mha_parity.targets.command import EXEC
+from mha_parity.targets.programs.command import EXEC
 
 if TYPE_CHECKING:
     from mha_parity.worker.messages import Further

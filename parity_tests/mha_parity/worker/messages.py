@@ -15,8 +15,8 @@ from mha_parity.core.parameters import Parameter, Role, Status
 from mha_parity.core.problem import Problem
 from mha_parity.core.safetensors import FormatError
 from mha_parity.core.target_facts import TargetFacts
-from mha_parity.targets.masks.mask_format import Axes, MaskFormat, MaskSearchResult
-from mha_parity.targets.masks.plan import MaskPlan
+from mha_parity.targets.calls.mask_format import Axes, MaskFormat, MaskSearchResult
+from mha_parity.targets.calls.mask_plan import MaskPlan
 from mha_parity.worker.encoding import Protocol
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.errors import UsageError
 from mha_parity.core.threads import in_one_thread
-from mha_parity.targets.command import EXEC
+from mha_parity.targets.programs.command import EXEC
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -7,7 +7,7 @@ import pytest
 
 from mha_parity.cases.generate import make_problem, scale_factor
 from mha_parity.cases.memory_layout import copy_in_layout
-from mha_parity.cases.rng import SPREAD, Stream, numpy_dtype, rounded
+from mha_parity.cases.rng import SPREAD, Stream, numpy_dtype, round_once
 from mha_parity.catalogue import Attention
 from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES
@@ -52,10 +52,10 @@ def test_bfloat16_is_rounded_once() -> None:
                 (ties - 2.0**-40, steps),
                 (steps, steps),
             ):
-                found = rounded(moved * scale, numpy_dtype("bfloat16")).astype(np.float64)
+                found = round_once(moved * scale, numpy_dtype("bfloat16")).astype(np.float64)
                 assert (expected * scale).tolist() == found.tolist()
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, -1e-300])
-    found = rounded(special, numpy_dtype("bfloat16")).astype(np.float64)
+    found = round_once(special, numpy_dtype("bfloat16")).astype(np.float64)
     assert ["0.0", "-0.0", "inf", "-inf", "nan", "inf", "-inf", "-0.0"] == list(map(str, found))
 
 

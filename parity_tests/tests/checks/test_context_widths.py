@@ -9,8 +9,8 @@ import pytest
 
 from mha_parity.checks.context_widths import NAME
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.fit.unlike_widths import context_names
-from mha_parity.targets.fit.weights import Slot
+from mha_parity.targets.layers.unlike_widths import context_names
+from mha_parity.targets.layers.weights import Slot
 from subject_checks import checks_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 
 from mha_parity.checks import cached_rows
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.conventions.step_methods import (
+from mha_parity.targets.caches.step_methods import (
     OF_MORE,
     ROW_BY_ROW,
     UNTRIED,

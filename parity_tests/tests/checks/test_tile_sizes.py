@@ -9,7 +9,7 @@ import pytest
 from mha_parity.checks.tile_sizes import NAME
 from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.fit.tile_names import may_be_of_tiles
+from mha_parity.targets.static.tile_names import may_be_of_tiles
 from subject_checks import checks_of
 
 judged = checks_of("tile_arguments.py", cases=60, dtypes=("float64",))

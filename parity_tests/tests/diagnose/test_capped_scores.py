@@ -11,7 +11,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.case import Case
 from mha_parity.targets.fit.bent_scores import bends_scores
-from mha_parity.targets.fit.search import attention_in_float64
+from mha_parity.targets.interpretations.search import attention_in_float64
 from subject_checks import check_subject
 
 if TYPE_CHECKING:

@@ -38,14 +38,14 @@ FEW = {
     "bench": ["--sizes", "1,8,16,2", "--rounds", "6", "--threads", "1"],
 }
 ELSEWHERE = {
-    "mha-parity check attention.onnx": "needs onnxruntime: tests/targets/test_onnx.py",
+    "mha-parity check attention.onnx": "needs onnxruntime: tests/targets/onnx/test_onnx.py",
     "mha-parity check package.module:Layer --cases 1000000 --scheduler tcp://10.0.0.1:8786": (
         "needs a cluster: tests/run/test_executors.py"
     ),
-    "mha-parity check --exec COMMAND": "tests/targets/test_command.py",
-    "mha-parity check --exec node attention.mjs": "tests/targets/test_command.py",
-    "pytest --mha-parity-target exec:./attention": "tests/targets/test_command.py",
-    "mha-parity replay CASE exec:COMMAND": "tests/targets/test_command.py",
+    "mha-parity check --exec COMMAND": "tests/targets/programs/test_command.py",
+    "mha-parity check --exec node attention.mjs": "tests/targets/programs/test_command.py",
+    "pytest --mha-parity-target exec:./attention": "tests/targets/programs/test_command.py",
+    "mha-parity replay CASE exec:COMMAND": "tests/targets/programs/test_command.py",
 }
 # Run with a process for the target, as they stand; what the others say does not depend on it.
 ISOLATED = (

@@ -21,6 +21,12 @@ LAYERS = (
     "diagnose", "run", "report", "commands", "selftest", "api", "pytest_plugin", "bench", "cli",
     "command_line", "__main__",
 )  # fmt: skip
+# The rooms of `targets`, and the modules above them.
+TARGETS = (
+    "backends", "static", "loading", "calls", "layers", "interpretations", "libraries", "base",
+    "masks", "caches", "fit", "offer", "conventions", "adapters", "instances", "programs", "onnx",
+    "methods", "load", "source_facts", "known", "detect", "recognition", "bind",
+)  # fmt: skip
 # The package itself: its version, and names that it loads on first use.
 ROOT = "mha_parity"
 # What a user imports or types: one box of the picture in CONTRIBUTING.
@@ -51,6 +57,15 @@ def wide_imports(graph: dict[str, set[str]], most: int = MOST_IMPORTED) -> list[
     return [f"{name} imports {n} modules" for name, n in counts.items() if n > most]
 
 
+def within(graph: dict[str, set[str]], outer: str) -> dict[str, set[str]]:
+    """Return the imports of one room's modules by each other, by their names below the package."""
+    own = {name for name in graph if room(name) == outer and name != f"{ROOT}.{outer}"}
+    return {
+        name.removeprefix(f"{ROOT}."): {each.removeprefix(f"{ROOT}.") for each in graph[name] & own}
+        for name in own
+    }
+
+
 @cache  # parsing all modules takes seconds
 def harness() -> dict[str, set[str]]:
     """Return the import graph of the harness, without what the package itself loads late."""
@@ -62,6 +77,25 @@ def harness() -> dict[str, set[str]]:
 def test_rooms_import_one_way() -> None:
     """No room imports a later one, and every module stands in a room."""
     assert [] == against_layers(harness(), LAYERS)
+
+
+def test_the_rooms_of_targets_go_one_way() -> None:
+    """A room of `targets` imports rooms before it in the tuple alone, and the tuple names each."""
+    graph = within(harness(), "targets")
+    assert [] == against_layers(graph, TARGETS)
+    assert sorted(TARGETS) == sorted({room(name) for name in graph})
+
+
+def test_an_import_against_the_rooms_of_targets_is_found() -> None:
+    """A module of an inner room that imports a later one is named; the room itself is no import."""
+    modules = {
+        f"{ROOT}.targets": "",
+        f"{ROOT}.targets.low.a": f"import {ROOT}.targets.high.b",
+        f"{ROOT}.targets.high.b": f"import {ROOT}.core.case",
+        f"{ROOT}.core.case": "",
+    }
+    graph = within(import_graph(modules), "targets")
+    assert ["targets.low.a imports targets.high.b"] == against_layers(graph, ("low", "high"))
 
 
 def drawn_arrows(text: str) -> set[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity.core.candidate import TargetError
-from mha_parity.targets import command_files
+from mha_parity.targets.programs import command_files
 from mha_parity.worker import client
 from mha_parity.worker.client import isolated
 from subject_checks import SUBJECTS

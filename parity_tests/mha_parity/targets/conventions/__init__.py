@@ -1,1 +1,1 @@
-"""The calling conventions, one class each: how an attention is given its inputs and weights."""
+"""The calling conventions that a signature tells, one class each."""

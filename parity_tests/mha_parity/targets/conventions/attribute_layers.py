@@ -10,18 +10,18 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import make_offer
-from mha_parity.targets.conventions.base import Convention, FeatureProbe
-from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
-from mha_parity.targets.conventions.canonical_layout import lay_rows
-from mha_parity.targets.conventions.from_torch import take_torch, torch_taker
+from mha_parity.targets.base.convention import Convention, FeatureProbe
+from mha_parity.targets.base.returned_weights import weight_probes
+from mha_parity.targets.base.self_causal import take_as_causal
+from mha_parity.targets.calls.calls import Arguments, Call, target_errors
+from mha_parity.targets.calls.canonical_layout import lay_rows
+from mha_parity.targets.calls.from_torch import take_torch, torch_taker
+from mha_parity.targets.calls.layer_modes import has_modes, set_mode
+from mha_parity.targets.calls.problem_arrays import array_or_neutral
 from mha_parity.targets.conventions.functions import layout_probes
-from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
-from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.sdpa import joined_mask
-from mha_parity.targets.conventions.self_causal import take_as_causal
-from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
-from mha_parity.targets.fit.build import assign
-from mha_parity.targets.problem_arrays import array_or_neutral
+from mha_parity.targets.layers.build import assign
+from mha_parity.targets.static.signatures import by_letter, constructor, forward, signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,11 +11,11 @@ import numpy as np
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.features import make_offer
 from mha_parity.core.problem import INPUTS
-from mha_parity.targets.conventions.base import PLAIN_LAYER, Convention, FeatureProbe
-from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
-from mha_parity.targets.conventions.canonical_layout import lay_rows
+from mha_parity.targets.base.convention import PLAIN_LAYER, Convention, FeatureProbe
+from mha_parity.targets.calls.calls import Arguments, Call, target_errors
+from mha_parity.targets.calls.canonical_layout import lay_rows
+from mha_parity.targets.calls.vjp import arrays_pulled, as_state_dict, differentiated
 from mha_parity.targets.conventions.sdpa import joined_mask
-from mha_parity.targets.conventions.vjp import arrays_pulled, as_state_dict, differentiated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ from mha_parity.core.arrays import merge_heads, softmax, split_heads
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.features import PLAIN
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.canonical_layout import canonical
+from mha_parity.targets.calls.canonical_layout import canonical
 from mha_parity.targets.conventions.functions import XWeights, layout_probes
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import FeatureProbe
+    from mha_parity.targets.base.convention import FeatureProbe
 
 
 class ProjectionFunction(XWeights):

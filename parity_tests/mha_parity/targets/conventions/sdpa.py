@@ -12,23 +12,23 @@ from mha_parity.core.candidate import Answer
 from mha_parity.core.features import make_offer
 from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import PLAIN_CORE, Convention, FeatureProbe
-from mha_parity.targets.conventions.calls import Arguments, Call
-from mha_parity.targets.conventions.canonical_layout import (
+from mha_parity.targets.base.convention import PLAIN_CORE, Convention, FeatureProbe
+from mha_parity.targets.base.dropout_argument import with_sources
+from mha_parity.targets.base.grouped_heads import grouped, groups_heads
+from mha_parity.targets.base.returned_weights import weight_probes, weights_switches
+from mha_parity.targets.base.self_causal import take_as_causal
+from mha_parity.targets.calls import vjp
+from mha_parity.targets.calls.calls import Arguments, Call
+from mha_parity.targets.calls.canonical_layout import (
     canonical_weights,
     merge_output,
     only_sample,
     split_result,
     swap_axes,
 )
-from mha_parity.targets.conventions.dropout_argument import with_sources
-from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
-from mha_parity.targets.conventions.returned_weights import weight_probes, weights_switches
-from mha_parity.targets.conventions.self_causal import take_as_causal
-from mha_parity.targets.conventions.signatures import Signature, signature
-from mha_parity.targets.fit.documented_layout import documentation
 from mha_parity.targets.masks.documented import documented_added
+from mha_parity.targets.static.documented_layout import documentation
+from mha_parity.targets.static.signatures import Signature, signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

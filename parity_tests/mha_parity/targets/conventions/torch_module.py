@@ -13,23 +13,23 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import make_offer
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.attended_axis import BATCH_FIRST, mixes_samples
-from mha_parity.targets.conventions.base import FeatureProbe
-from mha_parity.targets.conventions.calls import Arguments, Call, owner_of, target_errors
-from mha_parity.targets.conventions.canonical_layout import lay_rows, only_sample
-from mha_parity.targets.conventions.dropout_argument import generator_argument
-from mha_parity.targets.conventions.instance_calls import InstanceCalls
-from mha_parity.targets.conventions.layer_modes import has_modes, set_mode
-from mha_parity.targets.conventions.self_causal import take_as_causal
-from mha_parity.targets.conventions.signatures import (
+from mha_parity.targets.base.attended_axis import BATCH_FIRST, mixes_samples
+from mha_parity.targets.base.convention import FeatureProbe
+from mha_parity.targets.base.dropout_argument import generator_argument
+from mha_parity.targets.base.instance_calls import InstanceCalls
+from mha_parity.targets.base.self_causal import take_as_causal
+from mha_parity.targets.calls import vjp
+from mha_parity.targets.calls.calls import Arguments, Call, owner_of, target_errors
+from mha_parity.targets.calls.canonical_layout import lay_rows, only_sample
+from mha_parity.targets.calls.layer_modes import has_modes, set_mode
+from mha_parity.targets.static.signatures import (
     ANY,
     Signature,
     constructor,
     forward,
     signature,
 )
-from mha_parity.targets.conventions.torch_defaults import departures, second_value
+from mha_parity.targets.static.torch_defaults import departures, second_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,18 +17,18 @@ from mha_parity.core.features import make_offer
 from mha_parity.core.parameters import Role
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import PLAIN_CORE, Convention, FeatureProbe
-from mha_parity.targets.conventions.calls import Arguments, Call, positional_and_keyword
-from mha_parity.targets.conventions.canonical_layout import split_result
-from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
-from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
-from mha_parity.targets.conventions.signatures import by_letter
-from mha_parity.targets.fit import names
-from mha_parity.targets.fit.argument_meanings import given_windows
-from mha_parity.targets.fit.documented_layout import documented_sentences, module_sentences
-from mha_parity.targets.fit.search import attention_in_float64, is_rounding
-from mha_parity.targets.parameters import role
+from mha_parity.targets.base.convention import PLAIN_CORE, Convention, FeatureProbe
+from mha_parity.targets.base.dropout_argument import with_dropout_passed
+from mha_parity.targets.base.grouped_heads import grouped, groups_heads
+from mha_parity.targets.calls import vjp
+from mha_parity.targets.calls.calls import Arguments, Call, positional_and_keyword
+from mha_parity.targets.calls.canonical_layout import split_result
+from mha_parity.targets.interpretations.search import attention_in_float64, is_rounding
+from mha_parity.targets.static import projection_names as names
+from mha_parity.targets.static.argument_meanings import given_windows
+from mha_parity.targets.static.documented_layout import documented_sentences, module_sentences
+from mha_parity.targets.static.parameters import role
+from mha_parity.targets.static.signatures import by_letter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.fit.search import attention_in_float64, is_rounding
+from mha_parity.targets.interpretations.search import attention_in_float64, is_rounding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

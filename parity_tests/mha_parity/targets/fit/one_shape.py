@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.fit.documented_layout import documentation
-from mha_parity.targets.fit.search import SMALL, Search
+from mha_parity.targets.interpretations.search import SMALL, Search
+from mha_parity.targets.static.documented_layout import documentation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mha_parity.targets.fit.interpretation import Interpretation
-    from mha_parity.targets.fit.search import Ask
+    from mha_parity.targets.interpretations.interpretation import Interpretation
+    from mha_parity.targets.interpretations.search import Ask
 
 OF_ONE_SHAPE = "its documentation gives queries and keys one shape, and others are answered wrong"
 _SHAPE = r"[(\[][^()\[\]]*[)\]]"

@@ -11,13 +11,13 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import AS_ALL_KEYS
-from mha_parity.targets.conventions.cached_calls import rows
-from mha_parity.targets.fit.names import snake_case
-from mha_parity.targets.fit.search import SMALL, trial_problem
+from mha_parity.targets.caches.cached_calls import rows
+from mha_parity.targets.interpretations.search import SMALL, trial_problem
+from mha_parity.targets.static.projection_names import snake_case
 
 if TYPE_CHECKING:
-    from mha_parity.targets.fit.interpretation import Interpretation
-    from mha_parity.targets.fit.search import Ask
+    from mha_parity.targets.interpretations.interpretation import Interpretation
+    from mha_parity.targets.interpretations.search import Ask
 
 _BLOCK, _BLOCKS = 2, 3  # rows of a block in trials, and how many there are
 # Another word before it says of what it is a tile.

@@ -12,27 +12,33 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
-from mha_parity.targets.conventions.from_torch import torch_taker
-from mha_parity.targets.fit import names
-from mha_parity.targets.fit.argument_meanings import LayerSizes, meanings
-from mha_parity.targets.fit.build import plain_lists
-from mha_parity.targets.fit.fillers import FILLERS
-from mha_parity.targets.fit.interpretation import ALONG_ONE_AXIS
-from mha_parity.targets.fit.roles import is_no_input, may_be_keys
-from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search, trial_problem
-from mha_parity.targets.fit.weight_arguments import weight_readings
-from mha_parity.targets.fit.weights import with_width_first
-from mha_parity.targets.parameters import role
+from mha_parity.targets.calls.from_torch import torch_taker
+from mha_parity.targets.interpretations.fillers import FILLERS
+from mha_parity.targets.interpretations.interpretation import ALONG_ONE_AXIS
+from mha_parity.targets.interpretations.roles import is_no_input, may_be_keys
+from mha_parity.targets.interpretations.search import (
+    MISSHAPED,
+    SMALL,
+    WIDTH_FIRST,
+    Search,
+    trial_problem,
+)
+from mha_parity.targets.interpretations.weight_arguments import weight_readings
+from mha_parity.targets.layers.build import plain_lists
+from mha_parity.targets.layers.weights import with_width_first
+from mha_parity.targets.static import projection_names as names
+from mha_parity.targets.static.argument_meanings import LayerSizes, meanings
+from mha_parity.targets.static.parameters import role
 
 if TYPE_CHECKING:
     import inspect
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from mha_parity.targets.fit.construct import Construction
-    from mha_parity.targets.fit.interpretation import Interpretation
-    from mha_parity.targets.fit.parameter_assignment import ParameterAssignment
-    from mha_parity.targets.fit.search import Ask, InterpretationResult
-    from mha_parity.targets.fit.weights import WeightArgument
+    from mha_parity.targets.interpretations.interpretation import Interpretation
+    from mha_parity.targets.interpretations.parameter_assignment import ParameterAssignment
+    from mha_parity.targets.interpretations.search import Ask, InterpretationResult
+    from mha_parity.targets.layers.construct import Construction
+    from mha_parity.targets.layers.weights import WeightArgument
 
 # What is the largest length by its name: a call without masks may need none.
 _LARGEST = re.compile(

@@ -11,14 +11,10 @@ import numpy as np
 
 from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
 from mha_parity.core.parameters import Role
-from mha_parity.targets import parameters
-from mha_parity.targets.conventions.calls import Arguments
-from mha_parity.targets.conventions.signatures import forward, signature
-from mha_parity.targets.fit import names
-from mha_parity.targets.fit.build import is_module
-from mha_parity.targets.fit.bypass import parts_taken_out
-from mha_parity.targets.fit.fillers import filler_text
-from mha_parity.targets.fit.search import (
+from mha_parity.targets.calls.calls import Arguments
+from mha_parity.targets.fit.separate_kernels import has_separate_kernels, separate_kernels
+from mha_parity.targets.interpretations.fillers import filler_text
+from mha_parity.targets.interpretations.search import (
     MIN_CORRELATION,
     SMALL,
     Search,
@@ -26,19 +22,23 @@ from mha_parity.targets.fit.search import (
     is_rounding,
     trial_problem,
 )
-from mha_parity.targets.fit.separate_kernels import has_separate_kernels, separate_kernels
-from mha_parity.targets.fit.without_counterpart import lacks_counterpart
+from mha_parity.targets.layers.build import is_module
+from mha_parity.targets.layers.bypass import parts_taken_out
+from mha_parity.targets.static import parameters
+from mha_parity.targets.static import projection_names as names
+from mha_parity.targets.static.signatures import forward, signature
+from mha_parity.targets.static.without_counterpart import lacks_counterpart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.conventions.interpreted import InterpretedCalls
-    from mha_parity.targets.fit.candidates import Layers
-    from mha_parity.targets.fit.interpretation import Interpretation
-    from mha_parity.targets.fit.search import Ask, InterpretationResult
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.base.interpreted import InterpretedCalls
+    from mha_parity.targets.fit.layer_candidates import Layers
+    from mha_parity.targets.interpretations.interpretation import Interpretation
+    from mha_parity.targets.interpretations.search import Ask, InterpretationResult
 
 FEW = 8  # interpretations that are tried at other lengths
 NO_FORWARD = "_forward_unimplemented"  # what torch.nn.Module has until a class defines one

@@ -18,7 +18,7 @@ from mha_parity.core.head_projections import PROJECTIONS
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.base.convention import Convention
 
 HEAD_DIM = 8  # of a trial, which has fewer channels in a head than queries and keys
 LENGTH = 13

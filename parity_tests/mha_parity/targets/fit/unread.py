@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.conventions.calls import target_errors
-from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit.build import is_module
-from mha_parity.targets.fit.roles import of_layer
-from mha_parity.targets.parameters import modes_of, of_callable
+from mha_parity.targets.calls.calls import target_errors
+from mha_parity.targets.interpretations.roles import of_layer
+from mha_parity.targets.layers.build import is_module
+from mha_parity.targets.static.parameters import modes_of, of_callable
+from mha_parity.targets.static.projection_names import parts
+from mha_parity.targets.static.signatures import forward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from mha_parity.targets.fit.argument_meanings import LayerSizes
+    from mha_parity.targets.layers.layer_arrays import Leaf
+    from mha_parity.targets.static.argument_meanings import LayerSizes
 
 N, L = 2, 3  # samples and rows of the call
 
@@ -57,3 +59,13 @@ def _differentiable(result: Any) -> Iterator[Any]:
             yield from _differentiable(each)
     elif getattr(result, "requires_grad", False):
         yield result
+
+
+def spare_parameters(unread: frozenset[str], leaves: Sequence[Leaf]) -> frozenset[str]:
+    """Return the unread parameters that are no projection's, or one that another is, too.
+
+    A projection that is forgotten is none of them: the layer is wrong without it.
+    """
+    found = {leaf.path: set(parts(leaf.path)) for leaf in leaves}
+    read = set[str]().union(*(each for path, each in found.items() if path not in unread))
+    return frozenset(path for path in unread if found.get(path, set()) <= read)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import ADAPTER, TargetError
 from mha_parity.targets.fit.refusals import FEW
-from mha_parity.targets.fit.search import MIN_CORRELATION, SMALL, Search
+from mha_parity.targets.interpretations.search import MIN_CORRELATION, SMALL, Search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mha_parity.targets.fit.search import Ask, InterpretationResult
+    from mha_parity.targets.interpretations.search import Ask, InterpretationResult
 
 MULTIPLES = (2, 4, 8, 16, 64)  # of lengths: of tiles that a kernel does not cut
 

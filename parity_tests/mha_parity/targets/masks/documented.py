@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.fit.documented_text import documented_text
+from mha_parity.targets.calls.mask_format import ADDED, MaskContent
 from mha_parity.targets.masks.experiment import SILENT
-from mha_parity.targets.masks.mask_format import ADDED, MaskContent
+from mha_parity.targets.static.documented_text import documented_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mha_parity.targets.calls.mask_format import MaskFormat, MaskSearchResult
     from mha_parity.targets.masks.experiment import MaskExperiment
-    from mha_parity.targets.masks.mask_format import MaskFormat, MaskSearchResult
 
 _VALUE = re.compile(
     r"(?<![\w.])(?:(0|false|zeros?)|(1|true|ones?|non-?zeros?))(?![\w.])", re.IGNORECASE

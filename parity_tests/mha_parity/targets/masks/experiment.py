@@ -20,7 +20,7 @@ from mha_parity.core.arrays import softmax, split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import AXES, has_one_kv_head
 from mha_parity.core.problem import INPUTS
-from mha_parity.targets.masks.mask_format import SWITCH
+from mha_parity.targets.calls.mask_format import SWITCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.masks.mask_format import MaskFormat
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.mask_format import MaskFormat
 
 BATCH, HEADS, QUERIES, KEYS, HEAD_DIM = 2, 3, 5, 7, 8
 MIN_KEYS = 4  # that fewer can be hidden in several ways

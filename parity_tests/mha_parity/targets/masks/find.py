@@ -10,37 +10,37 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, ONE_SAMPLE, Role
-from mha_parity.targets.masks.documented import (
-    documents_booleans,
-    says_booleans,
-    with_documented_integers,
-    without_floats,
-)
-from mha_parity.targets.masks.documented_rows import documents_a_key, documents_zero_rows
-from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
-from mha_parity.targets.masks.finite_fill import take_back_regimes
-from mha_parity.targets.masks.mask_format import (
+from mha_parity.targets.calls.mask_format import (
     ADDED,
     LENGTHS,
     SWITCH,
     MaskSearchResult,
     axes_text,
 )
+from mha_parity.targets.calls.mask_plan import MaskPlan
+from mha_parity.targets.masks.documented import (
+    documents_booleans,
+    says_booleans,
+    with_documented_integers,
+    without_floats,
+)
+from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
+from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_gradients import with_gradients_tried
 from mha_parity.targets.masks.opposite import opposite_option
 from mha_parity.targets.masks.other_values import answered_otherwise
-from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.query_pairs import beside_queries
 from mha_parity.targets.masks.requirement import requirement
 from mha_parity.targets.masks.search import search
 from mha_parity.targets.masks.switches import enabling_pairs, exclusive_pairs, mask_switches
-from mha_parity.targets.parameters import says_starts
+from mha_parity.targets.static.documented_rows import documents_a_key, documents_zero_rows
+from mha_parity.targets.static.parameters import says_starts
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from mha_parity.core.parameters import Parameter
-    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.base.convention import Convention
 
 MANY = 4  # shapes that a sentence names
 READ_WITH = {"self": "read in self-attention alone", "cross": "read with further keys alone"}

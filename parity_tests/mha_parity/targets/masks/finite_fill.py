@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.base.convention import Convention
 
 # Scores up to this one are ordinary: exp of them is a number in float64, 709.78.
 EXP_RANGE = float(np.log(np.finfo(np.float64).max))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.calls.mask_format import ADDED, MaskArgument, MaskContent
 from mha_parity.targets.masks.experiment import MaskExperiment
-from mha_parity.targets.masks.mask_format import ADDED, MaskArgument, MaskContent
 from mha_parity.targets.masks.shapes_in_text import documented_shapes
 
 if TYPE_CHECKING:
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.masks.mask_format import MaskFormat, MaskSearchResult
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.mask_format import MaskFormat, MaskSearchResult
 
 
 def with_gradients_tried(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
-from mha_parity.targets.masks.mask_format import VALUES
+from mha_parity.targets.calls.mask_format import VALUES
 from mha_parity.targets.masks.requirement import by_documentation, by_name, requirement
 from mha_parity.targets.masks.search import EXACT
 
 if TYPE_CHECKING:
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.masks.mask_format import MaskSearchResult
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.mask_format import MaskSearchResult
 
 
 def opposite_option(convention: Convention, found: MaskSearchResult) -> str:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.calls.mask_format import ADDED, LENGTHS, MaskContent, MaskFormat
 from mha_parity.targets.masks.experiment import SILENT, MaskExperiment
-from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, MaskContent, MaskFormat
 from mha_parity.targets.masks.requirement import TORCH_MASKS, by_torchs_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mha_parity.core.arrays import Array
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.masks.mask_format import MaskSearchResult
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.mask_format import MaskSearchResult
 
 
 def answered_otherwise(

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
-from mha_parity.targets.masks.mask_format import VALUES, MaskFormat, MaskSearchResult
+from mha_parity.targets.calls.mask_format import VALUES, MaskFormat, MaskSearchResult
 from mha_parity.targets.masks.query_rows import QUERIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.core.parameters import Parameter
-    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.base.convention import Convention
 
     Found = Callable[[Parameter], MaskSearchResult]
 

@@ -16,14 +16,14 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
+from mha_parity.targets.calls.mask_format import LENGTHS, VALUES, MaskContent, MaskFormat
 from mha_parity.targets.masks.experiment import SILENT
-from mha_parity.targets.masks.mask_format import LENGTHS, VALUES, MaskContent, MaskFormat
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
+    from mha_parity.targets.calls.mask_format import MaskSearchResult
     from mha_parity.targets.masks.experiment import MaskExperiment
-    from mha_parity.targets.masks.mask_format import MaskSearchResult
 
 # What a name of a mask of queries has.
 QUERIES = re.compile(r"(^|_)(q|query|queries)(_|$)(?!.*(^|_)(k|key|keys|kv)(_|$))")

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.parameters import Role
-from mha_parity.targets.fit.names import snake_case
+from mha_parity.targets.calls.mask_format import SHAPES, axes_text
 from mha_parity.targets.masks.documented import (
     documented_added,
     documented_hides,
     documents_booleans,
     documents_integers,
 )
-from mha_parity.targets.masks.documented_alignment import documents_last_keys
-from mha_parity.targets.masks.mask_format import SHAPES, axes_text
 from mha_parity.targets.masks.query_rows import QUERIES
 from mha_parity.targets.masks.shapes_in_text import (
     demanded_shapes,
     documented_shapes,
     documents_keys_first,
 )
+from mha_parity.targets.static.documented_alignment import documents_last_keys
+from mha_parity.targets.static.projection_names import snake_case
 
 if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.masks.mask_format import Axes
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.mask_format import Axes
 
 # Whose call has one of these, or is (query, key, value, ...), promises nn.MultiheadAttention's.
 TORCH_COMPANIONS = frozenset({"key_padding_mask", "need_weights", "average_attn_weights"})

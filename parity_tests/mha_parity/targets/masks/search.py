@@ -10,8 +10,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import NO_ANSWER, Role
-from mha_parity.targets.masks.experiment import SILENT, cosine, effect_ratio, log_ratio
-from mha_parity.targets.masks.mask_format import (
+from mha_parity.targets.calls.mask_format import (
     ADDED,
     FEW_SHAPES,
     KEYS_FIRST,
@@ -32,6 +31,7 @@ from mha_parity.targets.masks.mask_format import (
     of_one_meaning,
     passed_text,
 )
+from mha_parity.targets.masks.experiment import SILENT, cosine, effect_ratio, log_ratio
 from mha_parity.targets.masks.query_rows import DROPS_QUERIES, QUERIES, with_rows_of_queries
 from mha_parity.targets.masks.requirement import MaskRequirement
 from mha_parity.targets.masks.served_shapes import (
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
+    from mha_parity.targets.calls.mask_format import Axes
     from mha_parity.targets.masks.experiment import MaskExperiment
-    from mha_parity.targets.masks.mask_format import Axes
 
 MIN_COSINE = 0.4  # of a meaning that is taken as the nearest; unrelated ones stay below 0.3
 EXACT = 0.97  # the cosine of a meaning that fits but for the clipping of logarithms

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.calls.mask_format import ADDED, LENGTHS, SWITCH, VALUES, MaskContent
 from mha_parity.targets.masks.experiment import SILENT, is_causal
-from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH, VALUES, MaskContent
 
 if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
+    from mha_parity.targets.calls.mask_format import Axes, MaskFormat, MaskSearchResult
     from mha_parity.targets.masks.experiment import MaskExperiment
-    from mha_parity.targets.masks.mask_format import Axes, MaskFormat, MaskSearchResult
 
 # (L, S) at which what raised at one of unequal lengths is called again.
 UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))

@@ -6,15 +6,15 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.conventions.axis_words import HEADS, ROWS, SAMPLES
-from mha_parity.targets.fit.documented_layout import documentation
+from mha_parity.targets.calls.mask_format import SHAPES
 from mha_parity.targets.masks.documented import said_by_both
-from mha_parity.targets.masks.mask_format import SHAPES
+from mha_parity.targets.static.axis_words import HEADS, ROWS, SAMPLES
+from mha_parity.targets.static.documented_layout import documentation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.targets.masks.mask_format import Axes
+    from mha_parity.targets.calls.mask_format import Axes
 
 # What a sentence says that a parameter is: "bias is None or a tensor of exactly (L, S)".
 _SENTENCE = r"(?<![\w.])[`*]*{name}[`*]* (?:is|are|may be|must be|has to be) ([^.;:]*)"

@@ -9,20 +9,20 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
-from mha_parity.targets.attribution import is_refusal
+from mha_parity.targets.calls.attribution import is_refusal
+from mha_parity.targets.calls.mask_format import SWITCH, MaskContent
 from mha_parity.targets.masks.experiment import (
     MaskExperiment,
     is_causal,
     mask_problem,
     weights_shown,
 )
-from mha_parity.targets.masks.mask_format import SWITCH, MaskContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.masks.mask_format import MaskSearchResult
+    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.calls.mask_format import MaskSearchResult
 
 
 def mask_switches(

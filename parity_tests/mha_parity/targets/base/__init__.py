@@ -1,0 +1,1 @@
+"""Ask a target a problem: what all calling conventions share."""

@@ -1,0 +1,1 @@
+"""Layers that are built already, and weights and sizes that a target brings along."""

@@ -1,0 +1,1 @@
+"""Layers of JAX and Keras that make their weights in a first call."""

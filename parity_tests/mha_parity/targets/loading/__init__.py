@@ -1,0 +1,1 @@
+"""Load the file of a target: modules, notebooks, definitions alone, missing libraries."""

@@ -1,0 +1,1 @@
+"""Small calls that show which features a target offers."""
