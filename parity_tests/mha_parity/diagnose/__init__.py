@@ -13,8 +13,8 @@ from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose import call_effects, cases, evidence, hypotheses, output_axes
 from mha_parity.diagnose.evidence import TELLING, Observation
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.digits import error_analysis
+from mha_parity.diagnose.experiments.conditions.digits import error_analysis
+from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.diagnose.inverted_masks import inverted_masks
 from mha_parity.diagnose.least_numbers import least_numbers
 from mha_parity.diagnose.log_sum_exp import wrong_log_sum_exp

@@ -23,9 +23,13 @@ from mha_parity.core.features import PLAIN, label
 from mha_parity.core.problem import WEIGHTS
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import Observation, Prediction, observe
-from mha_parity.diagnose.experiments.calls import CallResult
-from mha_parity.diagnose.experiments.replaced import SKIPPED, common_variant, skipped_variants
-from mha_parity.diagnose.experiments.variants import without_masks
+from mha_parity.diagnose.experiments.arrays.replaced import (
+    SKIPPED,
+    common_variant,
+    skipped_variants,
+)
+from mha_parity.diagnose.experiments.designs.calls import CallResult
+from mha_parity.diagnose.experiments.designs.variants import without_masks
 from mha_parity.diagnose.read_weights import plain_case_for, read_weights
 
 if TYPE_CHECKING:

@@ -10,16 +10,20 @@ from mha_parity.core.features import AXES, label
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose import probes
 from mha_parity.diagnose.evidence import TELLING, Observation
-from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.arrays.places import contents
+from mha_parity.diagnose.experiments.arrays.replaced import (
+    SKIPPED,
+    common_variant,
+    skipped_variants,
+)
+from mha_parity.diagnose.experiments.conditions.needed import needed
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.designs.reading import read_case_weights
 from mha_parity.diagnose.experiments.examination import (
     ExperimentFinding,
     cause_findings,
     run_experiments,
 )
-from mha_parity.diagnose.experiments.needed import needed
-from mha_parity.diagnose.experiments.places import contents
-from mha_parity.diagnose.experiments.reading import read_case_weights
-from mha_parity.diagnose.experiments.replaced import SKIPPED, common_variant, skipped_variants
 from mha_parity.diagnose.experiments.weights import causes as weight_causes
 from mha_parity.diagnose.read_weights import CALLS
 
@@ -28,8 +32,8 @@ if TYPE_CHECKING:
 
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
-    from mha_parity.diagnose.experiments.calls import CallResult
-    from mha_parity.diagnose.experiments.needed import Needs
+    from mha_parity.diagnose.experiments.conditions.needed import Needs
+    from mha_parity.diagnose.experiments.designs.calls import CallResult
 
 FACTS = 2  # about what is not understood
 TRIALS = 3  # wrong and right answers to one set of features that a name has to predict too

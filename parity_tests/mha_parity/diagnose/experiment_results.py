@@ -9,19 +9,19 @@ import numpy as np
 from mha_parity.core.features import feature_label
 from mha_parity.core.identity import ExperimentResult
 from mha_parity.diagnose.evidence import ROUNDINGS
-from mha_parity.diagnose.experiments import transfer
-from mha_parity.diagnose.experiments.gradients import gradient_effects
-from mha_parity.diagnose.experiments.influence import irregular, visibility
-from mha_parity.diagnose.experiments.masks import kept_keys
-from mha_parity.diagnose.experiments.scale import law
+from mha_parity.diagnose.experiments.gradients.gradients import gradient_effects
+from mha_parity.diagnose.experiments.masks.influence import irregular, visibility
+from mha_parity.diagnose.experiments.masks.masks import kept_keys
+from mha_parity.diagnose.experiments.scores import transfer
+from mha_parity.diagnose.experiments.scores.scale import law
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mha_parity.diagnose.experiments.calls import Caller
-    from mha_parity.diagnose.experiments.effect import FeatureEffect
+    from mha_parity.diagnose.experiments.designs.calls import Caller
+    from mha_parity.diagnose.experiments.designs.effect import FeatureEffect
+    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
     from mha_parity.diagnose.experiments.examination import Examination
-    from mha_parity.diagnose.experiments.reading import SampleWeights
 
 MIN_SCALES = 3  # effective scales that a formula rests on
 EXACT_ULPS = 4  # an exp of 1 ulp, and the roundings of two divisions

@@ -11,9 +11,9 @@ from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.compare import as_float64
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.experiment_diagnosis import in_words
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.gradient_departures import RTOL, summed
-from mha_parity.diagnose.experiments.gradients import designed_trials, gradient_effects
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.gradients.gradient_departures import RTOL, summed
+from mha_parity.diagnose.experiments.gradients.gradients import designed_trials, gradient_effects
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from mha_parity.core.environment import environment
 from mha_parity.core.identity import ExperimentResult, IdentityCard, InfluenceMatrix, TransferPoints
 from mha_parity.diagnose.experiment_diagnosis import as_diagnosis
 from mha_parity.diagnose.experiment_results import formula, measures
-from mha_parity.diagnose.experiments import transfer
-from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.designs.own_weights import copies_refused, own_weight_results
 from mha_parity.diagnose.experiments.examination import (
     Examination,
     cause_findings,
     run_experiments,
 )
-from mha_parity.diagnose.experiments.own_weights import copies_refused, own_weight_results
+from mha_parity.diagnose.experiments.scores import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.diagnose.experiments.added_values import added_values
-from mha_parity.diagnose.experiments.calls import CallResult
-from mha_parity.diagnose.experiments.row_factors import row_factors, shortest
+from mha_parity.diagnose.experiments.designs.calls import CallResult
+from mha_parity.diagnose.experiments.scores.added_values import added_values
+from mha_parity.diagnose.experiments.scores.row_factors import row_factors, shortest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -77,7 +77,7 @@ def diagnosed(
     state = next((each for each in over_run if each.check == STATELESSNESS), None)
     if state is None or any(each.bug and each.confident for each in found):
         return found
-    from mha_parity.diagnose.experiments.state import KEEP_NOTHING
+    from mha_parity.diagnose.experiments.conditions.state import KEEP_NOTHING
 
     # What was measured of such a target depends on the calls before.
     kept = Diagnosis(bug=None, title=KEPT, remedy=KEEP_NOTHING, explains=0.0, evidence=state.detail)

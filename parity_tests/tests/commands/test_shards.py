@@ -16,7 +16,7 @@ from mha_parity import diagnose
 from mha_parity.__main__ import main
 from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.core.deadline import Deadline
-from mha_parity.diagnose.experiments import sizes
+from mha_parity.diagnose.experiments.conditions import sizes
 from mha_parity.run import shard_file
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.chunks import Shard

@@ -11,7 +11,7 @@ from mha_parity.catalogue import answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.deadline import Deadline
 from mha_parity.core.features import make_offer
-from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ import pytest
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.added_scores import added
-from mha_parity.diagnose.experiments.reading import read_case_weights
-from mha_parity.diagnose.experiments.transfer import curve
+from mha_parity.diagnose.experiments.designs.reading import read_case_weights
+from mha_parity.diagnose.experiments.scores.added_scores import added
+from mha_parity.diagnose.experiments.scores.transfer import curve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.calls import Caller
+    from mha_parity.diagnose.experiments.designs.calls import Caller
 
 TILE = 32
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.diagnose.experiments.weights import causes, readings
 from mha_parity.targets.bind import bind
 from subject_checks import load_subject

@@ -10,10 +10,10 @@ import pytest
 from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.features import make_offer
-from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.conditions.features import features
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.designs.variants import ROWS_FIRST, SAMPLES_FIRST, SWAP
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
-from mha_parity.diagnose.experiments.features import features
-from mha_parity.diagnose.experiments.variants import ROWS_FIRST, SAMPLES_FIRST, SWAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ import pytest
 from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
-from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
-from mha_parity.diagnose.experiments.given_scale import REMEDY
+from mha_parity.diagnose.experiments.scores.given_scale import REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,13 @@ import pytest
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import FunctionCandidate
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.gradients import NO_FACTOR, UNMASKED, gradient_effects
-from mha_parity.diagnose.experiments.variants import without_masks
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.designs.variants import without_masks
+from mha_parity.diagnose.experiments.gradients.gradients import (
+    NO_FACTOR,
+    UNMASKED,
+    gradient_effects,
+)
 from mha_parity.oracle.eval_orders import Prepared
 from mha_parity.oracle.eval_orders_vjp import VJP
 

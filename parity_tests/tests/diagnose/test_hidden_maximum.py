@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.options import Options
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.values import EXP_OVERFLOWS, HIDDEN_IN_MAXIMUM, values
+from mha_parity.diagnose.experiments.conditions.values import (
+    EXP_OVERFLOWS,
+    HIDDEN_IN_MAXIMUM,
+    values,
+)
+from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import check_subject, load_subject
 

@@ -13,9 +13,9 @@ from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.core.options import Options
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.exponential import exponential_errors
-from mha_parity.diagnose.experiments.perturbation import influences
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.designs.perturbation import influences
+from mha_parity.diagnose.experiments.scores.exponential import exponential_errors
 from mha_parity.diagnose.identity import identify
 from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.report import identity_card, identity_page

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.calls import Caller
+    from mha_parity.diagnose.experiments.designs.calls import Caller
 
 
 class Window(Attention):

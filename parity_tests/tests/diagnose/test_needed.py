@@ -13,7 +13,7 @@ from mha_parity.core.candidate import NOT_ASKED, CandidateError
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose import diagnose
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
-from mha_parity.diagnose.experiments.needed import needed
+from mha_parity.diagnose.experiments.conditions.needed import needed
 from mha_parity.diagnose.read_weights import plain_case
 from subject_checks import check_subject
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.calls import Caller
+    from mha_parity.diagnose.experiments.designs.calls import Caller
 
 PROJECTED = make_offer(form="qkv", projection="none", inputs=("cross",))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.options import Options
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.other_order import SAME_ORDER
-from mha_parity.diagnose.experiments.perturbation import influences
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.designs.other_order import SAME_ORDER
+from mha_parity.diagnose.experiments.designs.perturbation import influences
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import check_subject, load_subject
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.diagnose.experiments.packed_rows import NUMBERS, REMEDY
+from mha_parity.diagnose.experiments.arrays.packed_rows import NUMBERS, REMEDY
 from subject_checks import checks_of
 
 judged = checks_of("packed_off_by_one.py", cases=40, diagnose=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mha_parity.core.options import Options
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.masks import mask_pairs
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.masks.masks import mask_pairs
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import load_subject
 

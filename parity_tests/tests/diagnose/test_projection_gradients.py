@@ -10,8 +10,8 @@ import pytest
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import FunctionCandidate
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.gradients import NO_FACTOR, gradient_effects
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.gradients.gradients import NO_FACTOR, gradient_effects
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind

@@ -12,8 +12,8 @@ import pytest
 from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer
 from mha_parity.core.features import make_offer
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.digits import error_analysis
+from mha_parity.diagnose.experiments.conditions.digits import error_analysis
+from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError
 from mha_parity.core.case import Case
 from mha_parity.diagnose import diagnose
-from mha_parity.diagnose.experiments.calls import Caller, CallResult
-from mha_parity.diagnose.experiments.rules import (
+from mha_parity.diagnose.experiments.conditions.sizes import scan
+from mha_parity.diagnose.experiments.conditions.state import CallHistoryEffect, earlier_calls
+from mha_parity.diagnose.experiments.designs.calls import Caller, CallResult
+from mha_parity.diagnose.experiments.designs.rules import (
     EVERYWHERE,
     OffIndices,
     ends_rule,
     index_rule,
     size_rule,
 )
-from mha_parity.diagnose.experiments.sizes import scan
-from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mha_parity.core.options import Options
-from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.skipped_tiles import depth_limits
+from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.experiments.scores.skipped_tiles import depth_limits
 from mha_parity.diagnose.experiments.weights import causes_of_falling_scores
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import check_subject, load_subject

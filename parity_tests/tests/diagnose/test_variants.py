@@ -10,12 +10,12 @@ import pytest
 from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import make_offer
-from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.arrays.projection_parts import parts_read
+from mha_parity.diagnose.experiments.conditions.features import features
+from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
-from mha_parity.diagnose.experiments.features import features
-from mha_parity.diagnose.experiments.head_count import head_count
-from mha_parity.diagnose.experiments.masks import mask_pairs, masks
-from mha_parity.diagnose.experiments.projection_parts import parts_read
+from mha_parity.diagnose.experiments.masks.masks import mask_pairs, masks
+from mha_parity.diagnose.experiments.scores.head_count import head_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable

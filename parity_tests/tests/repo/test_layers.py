@@ -27,6 +27,11 @@ TARGETS = (
     "masks", "caches", "fit", "offer", "conventions", "adapters", "instances", "programs", "onnx",
     "methods", "load", "source_facts", "known", "detect", "recognition", "bind",
 )  # fmt: skip
+# The rooms of `diagnose.experiments`, and the modules above them.
+EXPERIMENTS = (
+    "designs", "arrays", "scores", "masks", "conditions", "gradients", "returned", "weights",
+    "examination",
+)  # fmt: skip
 # The package itself: its version, and names that it loads on first use.
 ROOT = "mha_parity"
 # What a user imports or types: one box of the picture in CONTRIBUTING.
@@ -58,12 +63,10 @@ def wide_imports(graph: dict[str, set[str]], most: int = MOST_IMPORTED) -> list[
 
 
 def within(graph: dict[str, set[str]], outer: str) -> dict[str, set[str]]:
-    """Return the imports of one room's modules by each other, by their names below the package."""
-    own = {name for name in graph if room(name) == outer and name != f"{ROOT}.{outer}"}
-    return {
-        name.removeprefix(f"{ROOT}."): {each.removeprefix(f"{ROOT}.") for each in graph[name] & own}
-        for name in own
-    }
+    """Return the imports among the modules of one room, named as if its rooms were the first."""
+    own = {name for name in graph if name.startswith(f"{ROOT}.{outer}.")}
+    short = {name: f"{ROOT}{name.removeprefix(f'{ROOT}.{outer}')}" for name in own}
+    return {short[name]: {short[each] for each in graph[name] & own} for name in own}
 
 
 @cache  # parsing all modules takes seconds
@@ -79,15 +82,18 @@ def test_rooms_import_one_way() -> None:
     assert [] == against_layers(harness(), LAYERS)
 
 
-def test_the_rooms_of_targets_go_one_way() -> None:
-    """A room of `targets` imports rooms before it in the tuple alone, and the tuple names each."""
-    graph = within(harness(), "targets")
-    assert [] == against_layers(graph, TARGETS)
-    assert sorted(TARGETS) == sorted({room(name) for name in graph})
+@pytest.mark.parametrize(
+    ("outer", "layers"), [("targets", TARGETS), ("diagnose.experiments", EXPERIMENTS)]
+)
+def test_rooms_of_a_room_go_one_way(outer: str, layers: tuple[str, ...]) -> None:
+    """An inner room imports those before it in its tuple alone, and the tuple names each once."""
+    graph = within(harness(), outer)
+    assert [] == against_layers(graph, layers)
+    assert sorted(layers) == sorted({room(name) for name in graph})
 
 
-def test_an_import_against_the_rooms_of_targets_is_found() -> None:
-    """A module of an inner room that imports a later one is named; the room itself is no import."""
+def test_an_import_against_inner_rooms_is_found() -> None:
+    """A module of an inner room that imports a later one is named; other rooms do not count."""
     modules = {
         f"{ROOT}.targets": "",
         f"{ROOT}.targets.low.a": f"import {ROOT}.targets.high.b",
@@ -95,7 +101,8 @@ def test_an_import_against_the_rooms_of_targets_is_found() -> None:
         f"{ROOT}.core.case": "",
     }
     graph = within(import_graph(modules), "targets")
-    assert ["targets.low.a imports targets.high.b"] == against_layers(graph, ("low", "high"))
+    found = against_layers(graph, ("low", "high"))
+    assert [f"{ROOT}.low.a imports {ROOT}.high.b"] == found
 
 
 def drawn_arrows(text: str) -> set[tuple[str, str]]:

@@ -7,23 +7,32 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import without_place
-from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, error_analysis, narrower
-from mha_parity.diagnose.experiments.exponential import ExponentialErrors, exponential_errors
-from mha_parity.diagnose.experiments.features import features
-from mha_parity.diagnose.experiments.head_count import head_count
-from mha_parity.diagnose.experiments.masks import RETURNED, MaskEffect, mask_pairs, masks
-from mha_parity.diagnose.experiments.perturbation import Influence, influences
-from mha_parity.diagnose.experiments.places import contents, places
-from mha_parity.diagnose.experiments.projection_parts import parts_read
-from mha_parity.diagnose.experiments.reading import read_problem, read_wider, wrong_sums
-from mha_parity.diagnose.experiments.replaced import replaced
+from mha_parity.diagnose.experiments.arrays.places import contents, places
+from mha_parity.diagnose.experiments.arrays.projection_parts import parts_read
+from mha_parity.diagnose.experiments.arrays.replaced import replaced
+from mha_parity.diagnose.experiments.arrays.shared_arrays import REMEDY as SHARED_REMEDY
+from mha_parity.diagnose.experiments.arrays.shared_arrays import shared_arrays
+from mha_parity.diagnose.experiments.conditions.digits import (
+    ALIKE,
+    ErrorAnalysis,
+    error_analysis,
+    narrower,
+)
+from mha_parity.diagnose.experiments.conditions.features import features
+from mha_parity.diagnose.experiments.conditions.sizes import Scan, coincidences, scans
+from mha_parity.diagnose.experiments.conditions.state import (
+    KEEP_NOTHING,
+    CallHistoryEffect,
+    earlier_calls,
+)
+from mha_parity.diagnose.experiments.conditions.values import NO_KEYS, values
+from mha_parity.diagnose.experiments.designs.perturbation import Influence, influences
+from mha_parity.diagnose.experiments.designs.reading import read_problem, read_wider, wrong_sums
+from mha_parity.diagnose.experiments.masks.masks import RETURNED, MaskEffect, mask_pairs, masks
 from mha_parity.diagnose.experiments.returned import returned
-from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
-from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMEDY
-from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
-from mha_parity.diagnose.experiments.sizes import Scan, coincidences, scans
-from mha_parity.diagnose.experiments.state import KEEP_NOTHING, CallHistoryEffect, earlier_calls
-from mha_parity.diagnose.experiments.values import NO_KEYS, values
+from mha_parity.diagnose.experiments.scores.exponential import ExponentialErrors, exponential_errors
+from mha_parity.diagnose.experiments.scores.head_count import head_count
+from mha_parity.diagnose.experiments.scores.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.weights import (
     causes,
     causes_of_falling_scores,
@@ -34,9 +43,9 @@ from mha_parity.diagnose.experiments.weights import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.diagnose.experiments.calls import Caller, CallResult
-    from mha_parity.diagnose.experiments.effect import Effect, FeatureEffect
-    from mha_parity.diagnose.experiments.reading import SampleWeights
+    from mha_parity.diagnose.experiments.designs.calls import Caller, CallResult
+    from mha_parity.diagnose.experiments.designs.effect import Effect, FeatureEffect
+    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
 
 FINE = 40  # bits that are right: fewer in float64 are not lost to the last roundings
 COARSE = 14  # bits: a table or a grid of scores is coarser

@@ -11,17 +11,17 @@ from mha_parity.catalogue import Attention
 from mha_parity.checks.altered_problems import CASE_AXES
 from mha_parity.core.arrays import softmax
 from mha_parity.core.compare import as_float64
-from mha_parity.diagnose.experiments.calls import WRONG, unmixed_problem
-from mha_parity.diagnose.experiments.masks import AXES, PAIRED, SIZES
-from mha_parity.diagnose.experiments.reading import reading_of
-from mha_parity.diagnose.experiments.transfer import curve, tile_offset
+from mha_parity.diagnose.experiments.designs.calls import WRONG, unmixed_problem
+from mha_parity.diagnose.experiments.designs.reading import reading_of
+from mha_parity.diagnose.experiments.masks.masks import AXES, PAIRED, SIZES
+from mha_parity.diagnose.experiments.scores.transfer import curve, tile_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller, CallResult
+    from mha_parity.diagnose.experiments.designs.calls import Caller, CallResult
 
 LONG = 70  # rows and keys: more than a tile of 64, and a rest
 

@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments import score_functions, transfer
-from mha_parity.diagnose.experiments.added_scores import COUNTED, added
-from mha_parity.diagnose.experiments.added_values import added_values
-from mha_parity.diagnose.experiments.denominators import denominator
-from mha_parity.diagnose.experiments.effect import Effect
-from mha_parity.diagnose.experiments.hidden_scores import causal_fill
-from mha_parity.diagnose.experiments.influence import irregular
-from mha_parity.diagnose.experiments.other_order import (
+from mha_parity.diagnose.experiments.designs.effect import Effect
+from mha_parity.diagnose.experiments.designs.other_order import (
     SAME_ORDER,
     SWAP_AXES,
     other_order,
     reshaped_keys,
 )
-from mha_parity.diagnose.experiments.reading import SampleWeights, read_case_weights
-from mha_parity.diagnose.experiments.row_factors import row_factors
-from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
-from mha_parity.diagnose.experiments.scale import (
+from mha_parity.diagnose.experiments.designs.reading import SampleWeights, read_case_weights
+from mha_parity.diagnose.experiments.designs.rules import EVERYWHERE, OffIndices, index_rule
+from mha_parity.diagnose.experiments.masks.hidden_scores import causal_fill
+from mha_parity.diagnose.experiments.masks.influence import irregular
+from mha_parity.diagnose.experiments.masks.visible_keys import skipped_at_peaks, wrong_keys
+from mha_parity.diagnose.experiments.scores import score_functions, transfer
+from mha_parity.diagnose.experiments.scores.added_scores import COUNTED, added
+from mha_parity.diagnose.experiments.scores.added_values import added_values
+from mha_parity.diagnose.experiments.scores.denominators import denominator
+from mha_parity.diagnose.experiments.scores.row_factors import row_factors
+from mha_parity.diagnose.experiments.scores.scale import (
     EXACT,
     PRECISELY,
     RIGHT_LAW,
@@ -35,17 +36,20 @@ from mha_parity.diagnose.experiments.scale import (
     measured,
     with_addend,
 )
-from mha_parity.diagnose.experiments.single_keys import of_one_key
-from mha_parity.diagnose.experiments.skipped_tiles import skipped_tiles
-from mha_parity.diagnose.experiments.small_weights import small_weights
-from mha_parity.diagnose.experiments.visible_keys import skipped_at_peaks, wrong_keys
-from mha_parity.diagnose.experiments.written_rows import empty_heads, empty_rows, repeated_rows
+from mha_parity.diagnose.experiments.scores.single_keys import of_one_key
+from mha_parity.diagnose.experiments.scores.skipped_tiles import skipped_tiles
+from mha_parity.diagnose.experiments.scores.small_weights import small_weights
+from mha_parity.diagnose.experiments.scores.written_rows import (
+    empty_heads,
+    empty_rows,
+    repeated_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.calls import Caller, CallResult
+    from mha_parity.diagnose.experiments.designs.calls import Caller, CallResult
 
 # Widths of several residues modulo 4 and 8; lengths within a tile and beyond tiles of 64 and 128,
 # with tails of unlike lengths for tiles of 16, 32, 64 and 128.

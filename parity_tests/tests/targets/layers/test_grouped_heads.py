@@ -8,7 +8,7 @@ import pytest
 
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
-from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER, QUERY_ORDER
+from mha_parity.diagnose.experiments.designs.variants import OUTPUT_ORDER, QUERY_ORDER
 from mha_parity.run.check import check
 from mha_parity.targets.base.grouped_heads import NO_GROUPS, TILES
 from mha_parity.targets.bind import bind

@@ -51,7 +51,9 @@ def test_a_method_is_read_without_its_indent() -> None:
     assert source_text(attention) == source_text(lru_cache(attention))
 
 
-@pytest.mark.parametrize("subject", [Callable(2.0), np.dot, 3, None], ids=repr)
+@pytest.mark.parametrize(
+    "subject", [Callable(2.0), np.dot, 3, None], ids=lambda each: type(each).__name__
+)
 def test_no_source_is_an_empty_one(subject: object) -> None:
     """Objects without a hash, functions in C and numbers have no source, and raise nothing."""
     assert "" == source_text(subject)

@@ -1,0 +1,1 @@
+"""Where an output is right but for which array, weight or place it is made of."""

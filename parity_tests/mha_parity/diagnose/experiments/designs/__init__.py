@@ -1,0 +1,1 @@
+"""Designs of calls, and statistics that several experiments take of the answers."""

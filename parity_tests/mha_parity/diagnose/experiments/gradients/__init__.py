@@ -1,0 +1,1 @@
+"""Gradients: factor and residual of each, and the term that is wrong."""

@@ -1,0 +1,1 @@
+"""Keys that rows see and should see, and what hidden ones get."""
