@@ -10,12 +10,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.state import INPUTS
-from mha_parity.checks import (
-    cached_rows,
-    further_problems,
-    nonfinite_inputs,
-    state,
-)
+from mha_parity.checks import cached_rows, further_problems, nonfinite_inputs, state
 from mha_parity.checks.altered_problems import with_masks_of
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import as_float64

@@ -13,15 +13,17 @@ from mha_parity.targets.adapters.adapted import Adapted
 from mha_parity.targets.adapters.attention_call import is_adapter
 from mha_parity.targets.backends.list_arrays import ListArrays
 from mha_parity.targets.backends.own_tensors import own_tensors
-from mha_parity.targets.conventions.functions import QKV
+from mha_parity.targets.conventions.functions import QKV, QKVHeads
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.fit.counterpart import refuse_without_counterpart
 from mha_parity.targets.fit.fitted import Fitted
+from mha_parity.targets.fit.heads_alike import UnlikeHeads, documented_heads
 from mha_parity.targets.interpretations.interpretation import OF_HEADS
 from mha_parity.targets.known import convention_named
 from mha_parity.targets.loading.callables import is_function
 from mha_parity.targets.offer.probing import accepts
 from mha_parity.targets.static.backward_beside import backward_beside
+from mha_parity.targets.static.documented_layout import documents_rows_alone
 
 if TYPE_CHECKING:
     from mha_parity.targets.backends.base import Library
@@ -169,8 +171,8 @@ def _with_heads(bound: Convention, libraries: list[Library], path: str | None) -
 
     Raises
     ------
-    TargetError
-        It takes these, and gives another answer than each of their heads alone.
+    UnlikeHeads
+        It takes these, gives another answer than each of their heads alone, and documents neither.
 
     """
     if bound.convention != QKV.name:
@@ -179,20 +181,23 @@ def _with_heads(bound: Convention, libraries: list[Library], path: str | None) -
     if fits and fits[-1].fit.exact and fits[-1].how.arrangement in OF_HEADS:
         return fits[-1]
     of_heads = SDPA(bound.subject, library=bound.library, path=path)
-    if accepts(of_heads, of_heads.plain_case().replace(inputs="cross", **DISTINCT)).offered:
-        raise TargetError(
-            f"got {bound.name}, which answers arrays (N, H, L, D) otherwise than each of their "
-            f"heads alone, but should answer heads alike; mend that, or say with `--convention "
-            f"{QKV.name}` that it is for one head."
-        )
-    return bound
+    if not accepts(of_heads, of_heads.plain_case().replace(inputs="cross", **DISTINCT)).offered:
+        return bound
+    if documented_heads(bound.subject) == "heads":
+        return of_heads  # to be judged as it is documented
+    if not documents_rows_alone(bound.subject):
+        raise UnlikeHeads(bound.name)
+    return fits[-1] if fits and fits[-1].fit.exact else bound
 
 
 def _serves_more(fits: list[Fitted], other: Convention) -> bool:
     """Return whether the nearest fit has an axis of heads elsewhere, and takes S unlike L by that.
 
-    With heads and rows exchanged torch's own order is answered where L = S alone.
+    With heads and rows exchanged torch's own order is answered where L = S alone. Functions that
+    document arrays with heads are not judged by rows.
     """
+    if fits and fits[-1].how.of_heads and documented_heads(other.subject):
+        return other.convention in {QKV.name, QKVHeads.name}
     if not fits or other.convention != SDPA.name or fits[-1].how.arrangement not in OF_HEADS:
         return False
     fit, several = fits[-1], {"inputs": "cross", **DISTINCT}
@@ -220,6 +225,12 @@ def fits_of(
 
     A function that NumPy's arrays do not fit may be one of Python's lists; if these do not fit
     either, why the arrays do not is said.
+
+    Raises
+    ------
+    UnlikeHeads
+        It answers arrays with heads otherwise than each head alone.
+
     """
     fits: list[Fitted] = []
     refused: list[TargetError] = []
@@ -228,6 +239,8 @@ def fits_of(
     for library in (*libraries, *of_lists):
         try:
             fits.append(Fitted(subject, library=library, path=path))
+        except UnlikeHeads:  # its answers were understood: no other reading is looked for
+            raise
         except TargetError as error:
             refused.insert(0 if library in of_lists else len(refused), error)
         if fits and fits[-1].fit.exact:

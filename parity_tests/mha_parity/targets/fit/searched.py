@@ -16,6 +16,7 @@ from mha_parity.targets.base.optional_arguments import without_unread_pair
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.calls_beside import CallsBeside
 from mha_parity.targets.fit.function_candidates import function_interpretations
+from mha_parity.targets.fit.heads_alike import with_documented_heads
 from mha_parity.targets.fit.layer_candidates import Layers
 from mha_parity.targets.fit.one_shape import OF_ONE_SHAPE, is_of_one_shape
 from mha_parity.targets.fit.own_blocks import OWN_BLOCK, with_whole_blocks
@@ -104,6 +105,8 @@ class SearchedCalls(CallsBeside):
             trials += search.trials
             if best is None:
                 continue
+            if self.layers is None:
+                best = with_documented_heads(best, trials, self.subject, self.name)
             best = along_one_axis(best, search, plane=names_plane(self.subject))
             best = with_samples(best, search)
             best = with_channels_permuted(best, self.subject, Search(self.ask, dtype))

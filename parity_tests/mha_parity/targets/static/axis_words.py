@@ -10,6 +10,6 @@ ROWS = (
 )
 WIDTH = (
     r"(?:[a-z]*_?)?(?:d|e|c|h|dim|d_?model|model|emb\w*|hidden\w*|width|channels?|features?|size)"
-    r"(?:_?(?:in|out|dim|size|model|\d))?"
+    r"(?:_?(?:in|out|dim|size|model|head|[kqv]|\d))?"
 )
 HEADS = r"(?:(?:n|num|q|kv)_?)?(?:heads?|h)(?:_?[qk]v?)?"

@@ -53,6 +53,7 @@ _WITH_HEADS = re.compile(
     rf"|{_tuple_of('[^,()]+', '[^,()]+', HEADS, '[^,()]+')}",
     re.IGNORECASE,
 )
+_OF_ONE_SAMPLE = re.compile(_tuple_of(f"(?:{_OF_ROWS}|[nm])", WIDTH), re.IGNORECASE)
 # What a length is documented to be a multiple of; a width is one of the heads' number anyway.
 _LENGTHS = r"\b(lengths?|[LSTN]|seq\w*|tokens|rows|queries|keys)\b"
 _MULTIPLES = re.compile(
@@ -122,6 +123,16 @@ def documents_heads(subject: Any) -> bool:
     rows = _SAMPLES_FIRST.search(text) or _ROWS_FIRST.search(text)
     heads = _WITH_HEADS.search(text) or _HEADS_FIRST.search(text)
     return bool(heads) and not rows
+
+
+def documents_rows_alone(subject: Any) -> bool:
+    """Return whether a class or function documents rows of one sample or of several, and no heads.
+
+    `(T, d)`, `(batch, T, d)`, `(T, batch, d)`: what it answers to four axes is not promised.
+    """
+    text = documentation(subject)
+    rows = any(each.search(text) for each in (_OF_ONE_SAMPLE, _SAMPLES_FIRST, _ROWS_FIRST))
+    return rows and not (_WITH_HEADS.search(text) or _HEADS_FIRST.search(text))
 
 
 def documents_one_length(subject: Any) -> bool:

@@ -12,11 +12,7 @@ import numpy as np
 
 from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.arrays.moved import (
-    blanked_rows,
-    index_permutation,
-    is_left_out,
-)
+from mha_parity.diagnose.experiments.arrays import moved
 from mha_parity.diagnose.experiments.designs.calls import CallResult, unmixed_problem
 from mha_parity.diagnose.experiments.designs.effect import Effect, FeatureEffect
 from mha_parity.diagnose.experiments.designs.reading import SampleWeights, read_problem
@@ -221,15 +217,15 @@ def _is_right_with_weights(caller: Caller, case: Case) -> bool:
 
 def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> Effect | None:
     """Return what a mask does in place of what it should, in sample 0 and then in the last."""
-    if not trial.wrong or is_left_out(caller.candidate, trial):
+    if not trial.wrong or moved.is_left_out(caller.candidate, trial):
         return None
     problem = trial.problem
     known = (
         None
         if plain_wrong
         else _as_other_mask(trial)
-        or index_permutation(trial)
-        or blanked_rows(trial)
+        or moved.index_permutation(trial)
+        or moved.blanked_rows(trial)
         or _with_zeros(caller, trial)
     )
     if known:
