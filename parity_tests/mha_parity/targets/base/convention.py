@@ -227,11 +227,12 @@ class Convention(ABC):
         """Return a new layer, and keep which parameters of the constructor were passed.
 
         As many heads of keys as of queries, and value heads as wide, are no trial of either, nor
-        are whole windows.
+        are whole windows, nor a switch without a default that has to be on.
         """
         named = self._named[0]
         found = parameters.passed_keys(named, "constructor", args, kwargs)
         untried = alike_heads(named, args, kwargs) | whole_windows(named)
+        untried |= parameters.switched_on(named, kwargs)
         alike = {f"constructor.{name}" for name in untried} - {
             *(self._tried or ()),
             *self.window_passed,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from mha_parity.core.parameters import Role
 from mha_parity.targets.layers.configurations import GIVEN, RecordingConfig, configuration
 from mha_parity.targets.static import weights_by_name
 from mha_parity.targets.static.argument_meanings import (
@@ -18,13 +19,19 @@ from mha_parity.targets.static.argument_meanings import (
     meanings,
     switches_positions,
 )
-from mha_parity.targets.static.code_syntax import methods_called, names_called, strings_compared
+from mha_parity.targets.static.code_syntax import (
+    methods_called,
+    names_called,
+    names_tested,
+    strings_compared,
+)
+from mha_parity.targets.static.parameters import role
 from mha_parity.targets.static.projection_names import bias_parts
 from mha_parity.targets.static.weights_by_name import OF_WEIGHTS
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 MAX_CONSTRUCTIONS = 24  # candidates that are built
 # The last is what Python makes of `__C` in a class.
@@ -33,7 +40,7 @@ CONFIG = re.compile(r"^((.*_)?(config(uration)?|cfg|args|h?params|conf|hp|opt)|_
 POSITIONS = re.compile(r"rope|rot(ary|ate)|^pos(itional)?(_|$)")
 LAYER_NUMBER = "layer_idx"  # without which a cache of transformers takes no layer's rows
 SELF = re.compile(r"self_?att")
-SWITCHED = {"on": True, "off": False}
+SWITCHED = {"off": False, "on": True}  # in the order in which they are tried
 UNKNOWN = ("width", "heads", "head_dim", "length", "none")
 
 
@@ -87,7 +94,9 @@ class Construction:
         for name, meaning in self.meanings:
             if meaning == "identity":
                 said.append(f"`{name}` the identity")
-            elif self.last_resort and (meaning.startswith("'") or meaning in SWITCHED):
+            elif meaning == "on" or (
+                self.last_resort and (meaning.startswith("'") or meaning in SWITCHED)
+            ):
                 said.append(f"built with `{name}` = {SWITCHED.get(meaning, meaning)}")
         return [*said, *self.words_left]
 
@@ -227,6 +236,7 @@ def _choices(
 ) -> list[list[tuple[str, str]]]:
     """Return what each parameter of the constructor that is given may mean, by name."""
     compared, called = strings_compared(kind), names_called(kind)
+    tested = names_tested(kind)
     weighed = {"matrix", *PACKED} & known_meanings
     choices: list[list[tuple[str, str]]] = []
     has_width = False
@@ -239,7 +249,7 @@ def _choices(
         if required and each.name in called and POSITIONS.search(each.name.lower()):
             known = ("identity", *known)
         if required:
-            known = known or _of_unknown(each, compared.get(each.name, ()))
+            known = known or _of_unknown(each, compared.get(each.name, ()), tested)
             if known == ("width",) and "heads" in known_meanings and has_width:
                 known = (*known, "head_dim")  # `input_dim, hidden_dim`: the second may be a head's
             has_width |= known[:1] == ("width",)
@@ -270,15 +280,21 @@ def _head_width(named: Sequence[inspect.Parameter]) -> str:
     return next((n for n in unknown if numbers[n] * numbers[heads[0]] == whole), "")
 
 
-def _of_unknown(parameter: inspect.Parameter, compared: Sequence[str]) -> tuple[str, ...]:
+def _of_unknown(
+    parameter: inspect.Parameter, compared: Sequence[str], tested: Collection[str]
+) -> tuple[str, ...]:
     """Return what an argument may mean whose name says nothing: a string that it is compared with.
 
-    Or else a switch that is off, or a size.
+    Or else a switch that is off, or on where that is no attention; or a size.
     """
     words = tuple(f"'{word}'" for word in compared)
     if OF_WEIGHTS.search(parameter.name.lower()):
         words = (weights_by_name.MEANING, *words)
-    return (*words, *(("off",) if _is_switch(parameter) else UNKNOWN))
+    if role(parameter.name, "constructor", default=False) is Role.CACHE:
+        return ("off",)  # it has to be attention without one
+    if _is_switch(parameter):
+        return (*words, *SWITCHED)
+    return (*words, *(SWITCHED if parameter.name in tested else ()), *UNKNOWN)
 
 
 def _optional_words(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
+import sys
 from functools import lru_cache
 
 from mha_parity.targets.static.projection_names import ROWS, parts
@@ -74,6 +76,34 @@ def names_called(kind: type) -> frozenset[str]:
     called = (each.func for each in _nodes(kind) if isinstance(each, ast.Call))
     own = (f for f in called if not isinstance(f, ast.Attribute) or _last_name(f.value) == "self")
     return frozenset(map(_last_name, own)) - {""}
+
+
+def names_tested(kind: type) -> frozenset[str]:
+    """Return the variables, and the attributes of `self`, that a class asks whether they are true.
+
+    In a condition by themselves, or beside others by `and`, `or` and `not`. So may the classes of
+    its module do that it makes parts of.
+    """
+    scope = vars(sys.modules.get(kind.__module__, object))
+    made = (scope.get(name) for name in names_called(kind))
+    parts = (e for e in made if isinstance(e, type) and e.__module__ == kind.__module__)
+    tested = [
+        side
+        for each in itertools.chain(_nodes(kind), *map(_nodes, parts))
+        if isinstance(each, ast.If | ast.IfExp | ast.While)
+        for side in _sides(each.test)
+    ]
+    own = (t for t in tested if not isinstance(t, ast.Attribute) or _last_name(t.value) == "self")
+    return frozenset(map(_last_name, own)) - {""}
+
+
+def _sides(test: ast.expr) -> list[ast.expr]:
+    """Return what a condition asks whether it is true, without `and`, `or` and `not`."""
+    if isinstance(test, ast.BoolOp):
+        return [side for value in test.values for side in _sides(value)]
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _sides(test.operand)
+    return [test]
 
 
 def methods_called(kind: type, owner: str) -> frozenset[str]:

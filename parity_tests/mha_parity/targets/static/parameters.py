@@ -145,13 +145,21 @@ def passed_keys(
 ) -> dict[str, bool]:
     """Return the keys of the parameters that a call passes: True if not at their default.
 
-    None is no value: a required mask that is passed as None was not tried.
+    None is no value: a required mask that is passed as None was not tried; nor was a required
+    switch that was off.
     """
     by_name = {each.name: each for each in named}
     positional = [each for each in by_name.values() if each.kind is not each.KEYWORD_ONLY]
     given = [(each, value) for each, value in zip(positional, args, strict=False)]
     given += [(by_name[name], value) for name, value in kwargs.items() if name in by_name]
     return {f"{of}.{each.name}": _differs(value, each.default) for each, value in given}
+
+
+def switched_on(named: Iterable[inspect.Parameter], kwargs: Mapping[str, Any]) -> set[str]:
+    """Return the switches without a default or a known role that are on: off was no attention."""
+    required = (each.name for each in named if each.default is each.empty)
+    on = (name for name in required if kwargs.get(name) is True)
+    return {n for n in on if role(n, "constructor", default=True) in {Role.OTHER, Role.CACHE}}
 
 
 def of_callable(
@@ -212,7 +220,8 @@ def unfollowed(function: Any, owner: type | None) -> tuple[Parameter, ...]:
 
 
 def _differs(value: object, default: object) -> bool:
-    if value is None or value is default:
+    off = value is False and default is inspect.Parameter.empty  # of a switch without a default
+    if value is None or value is default or off:
         return False
     plain = (bool, int, float, str)
     return not (isinstance(value, plain) and isinstance(default, plain) and value == default)
