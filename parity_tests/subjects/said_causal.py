@@ -51,6 +51,14 @@ class Inverted(_Layer):
         return scores.masked_fill(~seen, float("-inf")).softmax(-1)
 
 
+class HidesNothing(_Layer):
+    def weights(self, scores):
+        rows = scores.shape[-1]
+        # Mask for causal attention: the keys behind a query get -inf.
+        later = torch.triu(torch.zeros(rows, rows, dtype=torch.bool), diagonal=1)
+        return scores.masked_fill(later, float("-inf")).softmax(-1)
+
+
 class InvertedBesidePadding(Inverted):
     """Causal multi-head attention; key_padding_mask (N, L) is True for padding."""
 
@@ -77,6 +85,12 @@ class MergedUnmoved(_Layer):
 
 class Bidirectional(_Layer):
     """Attention of the rows of x, (N, L, E). It has no causal mask: each row sees all."""
+
+
+class LeftForLater(_Layer):
+    def weights(self, scores):
+        # TODO: the causal mask.
+        return scores.softmax(-1)
 
 
 class MasksForOthers(_Layer):

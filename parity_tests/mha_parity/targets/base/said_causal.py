@@ -14,6 +14,7 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets.static.code_names import names_read
 from mha_parity.targets.static.documented_layout import documented_sentences
 from mha_parity.targets.static.parameters import MODES, read_of_config
+from mha_parity.targets.static.source import comments_in
 
 if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
@@ -35,7 +36,7 @@ _CAUSAL_TEXT = re.compile(
 # Words that make a sentence one of what may be, or is not.
 _UNSURE_TEXT = re.compile(
     r"\b(no|not|non|never|without|bi-?directional|acausal|option\w*|if|when\w*|unless|either|or|may"
-    r"|can|could|should|caller\w*|unlike|except|padd\w*|cross)\b|\bnon-?causal|\buncausal",
+    r"|can|could|should|caller\w*|unlike|except|padd\w*|cross|todo|fixme)\b|\bnon-?causal|\buncausal",
     re.IGNORECASE,
 )
 _TRIANGLES = frozenset({"tril", "triu"})
@@ -74,6 +75,8 @@ def says_causal(convention: Convention, config: str = "", *, departs: bool = Fal
         return "its name"
     if any(map(_is_causal_text, documented_sentences(subject))):
         return "its documentation"
+    if any(map(_is_causal_text, comments_in(subject))):
+        return "a comment in its code"
     return "" if deciding else triangle
 
 

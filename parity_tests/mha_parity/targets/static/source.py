@@ -1,10 +1,12 @@
-"""Source of a function, a class or a module: its text and its syntax tree, each read once."""
+"""Source of a function, a class or a module: its text, syntax tree and comments, each read once."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import io
 import textwrap
+import tokenize
 from contextlib import suppress
 from functools import lru_cache
 from types import FunctionType, MethodType, ModuleType
@@ -32,6 +34,11 @@ def syntax_of(subject: Any) -> ast.Module:
     return _tree(source_text(subject))
 
 
+def comments_in(subject: Any) -> tuple[str, ...]:
+    """Return the comments of a source, lines that follow one another as one."""
+    return _comments(source_text(subject))
+
+
 @lru_cache(maxsize=KEPT)
 def _text(subject: Any) -> str:
     with suppress(OSError, TypeError):
@@ -44,3 +51,18 @@ def _tree(source: str) -> ast.Module:
     with suppress(SyntaxError):
         return ast.parse(source)
     return ast.Module(body=[], type_ignores=[])
+
+
+@lru_cache(maxsize=KEPT)
+def _comments(source: str) -> tuple[str, ...]:
+    found: list[str] = []
+    last = -1
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                said = token.string.lstrip("#").strip()
+                alone = not token.line[: token.start[1]].strip()  # and not behind code
+                follows = alone and token.start[0] == last + 1
+                found[-1:] = [f"{found[-1]} {said}"] if follows else [*found[-1:], said]
+                last = token.start[0] if alone else -1
+    return tuple(found)

@@ -19,6 +19,7 @@ DOCUMENTED = "its documentation says that it is causal"
         ("Forgotten", DOCUMENTED, "causal-ignored"),
         ("Multiplied", DOCUMENTED, "causal-zero-scores"),
         ("Inverted", "`triu` in its code says that it is causal", "causal-anti"),
+        ("HidesNothing", "a comment in its code says that it is causal", "causal-ignored"),
         ("InvertedBesidePadding", DOCUMENTED, "causal-anti"),
         ("MergedUnmoved", DOCUMENTED, "merge-no-transpose"),
     ],
@@ -43,9 +44,9 @@ def test_a_rule_that_one_head_keeps_is_not_said_to_hide_nothing() -> None:
         ), name
 
 
-@pytest.mark.parametrize("name", ["Bidirectional", "MasksForOthers"])
+@pytest.mark.parametrize("name", ["Bidirectional", "LeftForLater", "MasksForOthers"])
 def test_what_denies_it_or_leaves_it_to_callers_is_judged_without(name: str) -> None:
-    """A sentence with a "no" says nothing, nor does a triangle that a method makes for others."""
+    """A sentence with a "no" says nothing, nor a plan, nor a triangle that is made for others."""
     verdict = checked(name, cases=40)
     assert Outcome.PASS == verdict.outcome, verdict
 

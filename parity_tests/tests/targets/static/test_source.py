@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from mha_parity.targets.static.source import source_text, syntax_of
+from mha_parity.targets.static.source import comments_in, source_text, syntax_of
 
 
 def attention(q: float, k: float) -> float:
@@ -49,6 +49,21 @@ def test_a_method_is_read_without_its_indent() -> None:
     assert source_text(Holder.method).startswith("def method")
     assert ["method"] == [getattr(each, "name", "") for each in syntax_of(Holder.method).body]
     assert source_text(attention) == source_text(lru_cache(attention))
+
+
+def test_comments_are_read_by_paragraphs() -> None:
+    """Lines that follow one another are one comment; one behind code stands alone."""
+
+    def commented(q: float) -> float:
+        # Rows of the first
+        # paragraph.
+        doubled = 2 * q  # behind code
+        # the next one
+        return doubled + 1
+
+    expected = ("Rows of the first paragraph.", "behind code", "the next one")
+    assert expected == comments_in(commented)
+    assert () == comments_in(np.dot)
 
 
 @pytest.mark.parametrize(
