@@ -55,3 +55,10 @@ class FirstSampleAlone(OneLength):
         if self.num_heads > 2:
             key = key[:1].expand_as(key)
         return super().forward(query, key, value)
+
+
+class QueriesForValues(OneLength):
+    """Wrong on purpose: the values are projected from the queries, and have no other length."""
+
+    def _heads(self, query, key, value):
+        return super()._heads(query, key, query)

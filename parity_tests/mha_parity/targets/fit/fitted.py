@@ -45,7 +45,12 @@ from mha_parity.targets.fit.refusals import (
     refuse_output_unapplied,
 )
 from mha_parity.targets.fit.searched import SearchedCalls
-from mha_parity.targets.interpretations.search import SMALL, Search, trial_problem
+from mha_parity.targets.interpretations.search import (
+    NOT_FINITE,
+    SMALL,
+    Search,
+    trial_problem,
+)
 from mha_parity.targets.static import documented_layout
 from mha_parity.targets.static.argument_meanings import meanings
 
@@ -368,14 +373,17 @@ class Fitted(SearchedCalls):
     def _inputs_of_one_length(self) -> tuple[str, ...]:
         """Return the inputs with which it computes attention where there are L keys.
 
-        Why keys of another number are none of its inputs is then said of the lengths alone.
+        Why keys of another number are none of its inputs is then said of the lengths alone. What
+        names keys and values, and answers with them, is judged with them, right or wrong.
         """
         square = Search(self.ask, self.small_dtype, SMALL.replace(keys=SMALL.queries))
         found = [square.tried_with(self.how, each) for each in self.offer["inputs"]]
         right = tuple(
             inputs
             for inputs, each in zip(self.offer["inputs"], found, strict=True)
-            if inputs == "self" or (each.exact and each.causal == self.hides_future)
+            if inputs == "self"
+            or (each.exact and each.causal == self.hides_future)
+            or (not each.exact and each.correlation >= NOT_FINITE and self.how.roles.names_keys)
         )
         if len(right) > 1:
             self.reasons[UNLIKE_LENGTHS] = self.reasons["inputs", "cross"]

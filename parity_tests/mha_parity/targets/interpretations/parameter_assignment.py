@@ -130,3 +130,10 @@ class ParameterAssignment:
     def rows(self) -> tuple[str, ...]:
         """Which of query, key and value are arguments of their own."""
         return tuple(dict.fromkeys(role for _, role in self.inputs))
+
+    @property
+    def names_keys(self) -> bool:
+        """Whether keys and values are arguments of their own, and are called so."""
+        held = {role: name for name, role in self.inputs}
+        called = [names.parts(held.get(role, "")) for role in ("key", "value")]
+        return called == [("k",), ("v",)]

@@ -22,10 +22,18 @@ def test_right_ones_pass_with_three_inputs_of_one_length(name: str) -> None:
     assert name == "Causal" or "(raised RuntimeError: shape" in note
 
 
-def test_keys_in_the_place_of_queries_are_never_green() -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("KeysForQueries", "query and key are exchanged"),
+        ("QueriesForValues", "value is not read: query is taken in its place"),
+    ],
+)
+def test_an_input_in_the_place_of_another_fails(name: str, said: str) -> None:
     """Self-attention is right, and with keys of their own nothing is. Kills the inputs untried."""
-    verdict = checked("KeysForQueries")
-    assert Outcome.PASS is not verdict.outcome, verdict.sentence
+    verdict = checked(name, diagnose=True)
+    assert Outcome.FAIL is verdict.outcome, verdict.sentence
+    assert said in verdict.diagnosis[0].title
 
 
 def test_a_mistake_of_the_keys_alone_fails() -> None:

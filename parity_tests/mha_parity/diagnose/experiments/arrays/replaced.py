@@ -5,6 +5,7 @@ Each change is held against whole outputs, at several sizes: what fits all of th
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,7 +77,10 @@ def common_variant(
 
 
 def input_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
-    """Yield which of query, key and value may be read in place of others of the same shape."""
+    """Yield which of query, key and value may be read in place of others of the same shape.
+
+    And which two of them in each other's place, where they are projected: else they are q, k, v.
+    """
     arrays = {name: getattr(problem, name) for name in INPUTS}
     for source in INPUTS:
         others = [name for name in INPUTS if arrays[name] is not arrays[source]]
@@ -88,6 +92,10 @@ def input_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
                     f"{text} {verb} not read: {source} is taken in {their} place",
                     problem.replace(**dict.fromkeys(taken, arrays[source])),
                 )
+    for one, other in [] if problem.w_q is None else combinations(INPUTS, 2):
+        if arrays[one] is not arrays[other] and arrays[one].shape == arrays[other].shape:
+            exchanged = {one: arrays[other], other: arrays[one]}
+            yield f"{one} and {other} are exchanged", problem.replace(**exchanged)
 
 
 def skipped_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
