@@ -13,7 +13,7 @@ OLDEST ?= .venv-oldest
 MHA_PARITY_FUZZ ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate accuracy mutants mutation figures corpus docs fuzz release torch-versions test-frameworks test-languages test-oldest clean
+.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate accuracy mutants mutation figures corpus corpus-mutants docs fuzz release torch-versions test-frameworks test-languages test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -73,6 +73,9 @@ figures: $(READY) ## compute the published figures anew (hours), and say which m
 
 corpus: $(READY) ## judge public attentions: make corpus ARGS=SOURCES, where their sources lie
 	@$(BIN)/python -m mha_parity.selftest.corpus_run $(ARGS)
+
+corpus-mutants: $(READY) ## judge them with one change each: make corpus-mutants ARGS='SOURCES --seed 1'
+	@$(BIN)/python -m mha_parity.selftest.corpus_mutants $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation site in build/docs; each code cell is run
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html parity_tests/docs build/docs
