@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FORMS = "`package.module:name`, `path/to/file.py:name` or `path/to/notebook.ipynb:name`"
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")  # as in an import
+PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
 SOME = 6  # names listed where an attribute is missing and none is close
 
 
@@ -124,7 +125,7 @@ def _without_name(text: str, path: Path) -> str:
     try:
         names = public_names(path)
     except SyntaxError as error:
-        return f"which is no valid Python: {error.msg} [{path.name}:{error.lineno or 1}]."
+        return f"which is no valid {PYTHON}: {error.msg} [{path.name}:{error.lineno or 1}]."
     except TargetError:
         raise
     except (OSError, ValueError) as error:
@@ -180,9 +181,11 @@ def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType
     except TargetError:
         raise
     except SyntaxError as error:
-        where = f"{error.filename or place}:{error.lineno or 1}"
+        file = error.filename or place
+        what = "is" if file == place else f"imports {Path(file).name}, which is"
         raise TargetError(
-            f"got the target {text!r}, but {place} is no valid Python: {error.msg} [{where}]."
+            f"got the target {text!r}, but {place} {what} no valid {PYTHON}: {error.msg} "
+            f"[{file}:{error.lineno or 1}]."
         ) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever the target's module raises)
         raise TargetError(

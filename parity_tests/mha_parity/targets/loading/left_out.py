@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ _CHANGING = frozenset({
     "add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "reverse",
     "setdefault", "sort", "update",
 })  # fmt: skip
+_SETTINGS = re.compile(r"^\w+\.backends\.")
 KEPT_BY = "__mha_parity_left_out__"  # under which a module keeps what was left out of it
 
 
@@ -101,8 +103,11 @@ def _read(subject: Any, module: ModuleType) -> Iterator[str]:
 def _changed(node: ast.AST, module: ModuleType, seen: set[str]) -> Iterator[str]:
     """Yield the global names that a statement may set or change, and functions that it calls."""
     for each in ast.walk(node):
-        if isinstance(each, ast.Name | ast.Attribute | ast.Subscript) and isinstance(
-            each.ctx, ast.Store | ast.Del
+        # `torch.backends.cudnn.deterministic` is set with a seed, and decides no formula.
+        if (
+            isinstance(each, ast.Name | ast.Attribute | ast.Subscript)
+            and isinstance(each.ctx, ast.Store | ast.Del)
+            and not _SETTINGS.search(ast.unparse(each))
         ):
             yield _root(each)
         if not isinstance(each, ast.Call):

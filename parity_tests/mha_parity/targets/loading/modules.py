@@ -245,7 +245,8 @@ def _provide(name: str, path: Path) -> None:
         if _holds(folder, root) and str(folder) not in sys.path
     ]
     if not holders:
-        stand_ins.stand_in_for(root)
+        own = (folder / root for folder in path.parents[:LEVELS] if (folder / root).is_dir())
+        stand_ins.stand_in_for(root, next(own, None))
         return
     holders.sort(key=lambda folder: not all(_holds(folder, each) for each in wanted))
     sys.path.append(str(holders[0]))

@@ -24,6 +24,7 @@ from mha_parity.targets.static.source import source_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 
 # Libraries that draw or log: what they are called with goes nowhere else.
@@ -92,9 +93,28 @@ class StandIn:
 
 
 def missing(name: str) -> ModuleNotFoundError:
-    """Return the error of a call of something in a library that is not installed."""
-    root = name.partition(".")[0]
-    return ModuleNotFoundError(f"{name} was called, but {root} is not installed", name=root)
+    """Return the error of a call of something in a library that is not installed.
+
+    Or in a package beside the target that lacks the module; a file of its name in another case is
+    named, as file systems without case have let it be imported.
+    """
+    root, _, rest = name.partition(".")
+    why = f"{root} is not installed"
+    if folder := _FINDER.folders.get(root):
+        lacking, other = _lacking(folder, rest.split("."))
+        why = f"the folder {folder.name} has no {lacking}{f', but {other}' if other else ''}"
+    return ModuleNotFoundError(f"{name} was called, but {why}", name=root)
+
+
+def _lacking(folder: Path, parts: Sequence[str]) -> tuple[str, str]:
+    """Return the first module that a package lacks, and a file or folder of it in another case."""
+    for depth, part in enumerate(parts):
+        held = {each.stem if each.suffix == ".py" else each.name: each for each in folder.iterdir()}
+        if part not in held or not held[part].is_dir():
+            other = next((e.name for n, e in held.items() if n.lower() == part.lower()), "")
+            return ".".join(parts[: depth + 1]), "" if part in held else other
+        folder = held[part]
+    return ".".join(parts), ""
 
 
 class _Module(ModuleType):
@@ -135,6 +155,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self.roots: set[str] = set()
+        self.folders: dict[str, Path] = {}  # of packages beside a target that lack a module
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
@@ -153,9 +174,14 @@ class _Finder:
 _FINDER = _Finder()
 
 
-def stand_in_for(root: str) -> None:
-    """Let the library ``root`` be imported, and the modules in it."""
+def stand_in_for(root: str, folder: Path | None = None) -> None:
+    """Let the library ``root`` be imported, and the modules in it.
+
+    ``folder``: that of a package of this name beside the target, which lacks one of them.
+    """
     _FINDER.roots.add(root)
+    if folder is not None:
+        _FINDER.folders[root] = folder
 
 
 @contextmanager

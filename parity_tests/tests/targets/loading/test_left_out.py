@@ -63,6 +63,7 @@ CHANGES = {
     "a function that changes": "set_up()",
     "the name": "CONFIG = dict(power=0.5)",
     "an attribute of the target": "attention.factor = float('2')",
+    "an attribute of that name": "attention.backends = float('2')",
     "setattr": "setattr(attention, 'factor', 2)",
 }
 
@@ -82,12 +83,16 @@ def test_a_target_that_may_be_changed_is_refused(write: Callable[..., str], chan
         "other = attention(1, 2, 3)",
         "others.append(1)",
         "print(np.append([1], 2))",
+        "np.backends.cudnn.deterministic = bool(report())",
     ],
 )
 def test_what_changes_nothing_that_the_target_reads_is_no_obstacle(
     write: Callable[..., str], rest: str
 ) -> None:
-    """To read it, or to change something else, leaves the target as it is defined."""
+    """To read it, or to change something else, leaves the target as it is defined.
+
+    Nor does a setting of a library's backends, which stands beside its seed.
+    """
     assert callable(load.load(write(f"{ATTENTION}others = []\n{rest}\n{TRAINS}", "attention")))
 
 

@@ -114,8 +114,8 @@ BROKEN = {
         r"raised KeyError: 'k' \[.*written.py:2",
     ),
     "exits": ("import sys\nsys.exit(4)\n", r"raised SystemExit: 4 \[.*written.py:2\]"),
-    "syntax": ("x = 1\ndef f(:\n", r"no valid Python: .* \[.*written.py:2\]"),
-    "no_text": ("x = 1\0", r"no valid Python: .*null bytes \[.*written.py:1\]"),
+    "syntax": ("x = 1\ndef f(:\n", r"is no valid Python 3\.\d+: .* \[.*written.py:2\]"),
+    "no_text": ("x = 1\0", r"is no valid Python 3\.\d+: .*null bytes \[.*written.py:1\]"),
     "inherits_from_missing": (
         "import not_there.nn as nn\nclass f(nn.Module):\n    pass\n",
         "but f needs not_there, which is not installed; install not_there",

@@ -84,7 +84,11 @@ def test_a_helper_is_not_judged_for_what_it_stands_beside(
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("open.py", "f = (", r"which is no valid Python: '\(' was never closed \[open\.py:1\]\.$"),
+        (
+            "open.py",
+            "f = (",
+            r"which is no valid Python 3\.\d+: '\(' was never closed \[open\.py:1\]\.$",
+        ),
         ("none.py", "x = 1\n", r"which defines no public function and no class; write one, or"),
         ("none.ipynb", "", r"got none\.ipynb, which is no notebook of JSON \(NotJSONError\); save"),
         ("cells.ipynb", "[]", r"got cells\.ipynb, which is no notebook of JSON \(\w+\); save"),
