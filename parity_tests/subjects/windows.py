@@ -70,6 +70,13 @@ def by_sides(q, k, v, window_size=(-1, -1)):
     return attend(q, k, v, keep & ((-behind(q, k) <= right) | torch.tensor(right < 0)))
 
 
+def by_required_sides(q, k, v, window_size: tuple[int, int], enable_gqa: bool):
+    """Right: the same, whose sides and switch have no default."""
+    if enable_gqa is not False:
+        raise TypeError("enable_gqa must be bool")
+    return by_sides(q, k, v, window_size)
+
+
 def within_radius(q, k, v, radius: int = 4):
     """Right: keys up to a distance on either side, which is short by default."""
     return attend(q, k, v, behind(q, k).abs() <= radius)

@@ -33,6 +33,13 @@ BEFORE = "of w, row i sees the keys i - w + 1 to i"
             },
         ),
         (
+            "by_required_sides",
+            {
+                "window_size": "of (left, right), row i sees the keys i - left to i + right, "
+                f"{SQUARE}"
+            },
+        ),
+        (
             "in_blocks",
             {
                 "window": "of w, row i sees the keys of its own block of w, of those counted from "

@@ -32,6 +32,7 @@ class ParameterAssignment:
     """Values that the parameters of a call get: inputs, weights, the number of heads, sizes, None.
 
     ``lengths`` get that of the queries, a window twice all keys, and ``ones`` 1, as a map's width.
+    ``pairs`` are those among them that are annotated as a tuple, of the keys on both sides.
     ``tiles`` get ``tile``, or twice all keys where that is 0.
     ``always`` are masks that default to None, which no call may be without.
     ``packed`` is the parameter that gets several of the inputs, if one does. ``rotations`` are
@@ -45,6 +46,7 @@ class ParameterAssignment:
     none: tuple[str, ...] = ()
     filler: str = "none"
     lengths: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
     ones: tuple[str, ...] = ()
     tiles: tuple[str, ...] = ()
     tile: int = TILE
@@ -105,12 +107,13 @@ class ParameterAssignment:
                 values[name] = empty_state(form, case, dtype, partial(array, name))
         return values
 
-    def of_lengths(self, queries: int, keys: int) -> dict[str, int]:
+    def of_lengths(self, queries: int, keys: int) -> dict[str, int | tuple[int, int]]:
         """Return what the parameters in ``lengths``, ``ones`` and ``tiles`` get."""
         most = 2 * max(queries, keys)  # half of it may lie on either side
-        given = {
+        given: dict[str, int | tuple[int, int]] = {
             name: most if names.WINDOW.search(name.lower()) else queries for name in self.lengths
         }
+        given |= dict.fromkeys(self.pairs, (most, most))
         least = min(queries, keys)
         tiles = {name: tile_or_count(name, self.tile, most, least) for name in self.tiles}
         return {**given, **dict.fromkeys(self.ones, 1), **tiles}

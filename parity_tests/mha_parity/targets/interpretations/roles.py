@@ -27,13 +27,14 @@ from mha_parity.targets.layers.bypass import parts_taken_out
 from mha_parity.targets.static import parameters
 from mha_parity.targets.static import projection_names as names
 from mha_parity.targets.static.argument_meanings import meanings, size_of_heads, whole_windows
-from mha_parity.targets.static.map_sizes import is_annotated, is_length, map_sizes
+from mha_parity.targets.static.map_sizes import is_annotated, is_length, is_pair, map_sizes
 from mha_parity.targets.static.parameter_kinds import (
     MATRIX,
     counts_heads,
     holder,
     is_configuration,
     is_input_of_heads,
+    switched_off,
 )
 from mha_parity.targets.static.signatures import by_letter
 from mha_parity.targets.static.tile_names import is_required_tile
@@ -182,16 +183,17 @@ def _of_layer(
     found = infer_inputs(sequences)
     if not found:
         return
-    taken = {name for name, _ in found}
-    left = [p for p in named if p.default is p.empty and p.name not in taken]
+    left = [p for p in named if p.default is p.empty and p.name not in dict(found)]
     lengths = tuple(p.name for p in left if is_length(p))
-    none = tuple(p.name for p in left if p.name not in lengths)
+    off = switched_off([p for p in left if p.name not in lengths])
+    none = tuple(p.name for p in left if p.name not in (*lengths, *dict(off)))
     sized = ParameterAssignment(
         found,
         heads=next((name for name, meaning in of_heads.items() if meaning == "heads"), ""),
-        sizes=tuple((name, meaning) for name, meaning in of_heads.items() if meaning != "heads"),
+        sizes=(*((name, each) for name, each in of_heads.items() if each != "heads"), *off),
         none=none,
         lengths=(*lengths, *filter(None, (height,))),
+        pairs=tuple(p.name for p in left if p.name in lengths and is_pair(p)),
         ones=tuple(filter(None, (width,))),
     )
     for filler in FILLERS if none else FILLERS[:1]:
@@ -347,7 +349,8 @@ def _of_others(
         found, weighed, extra = ((sequences[0].name, "query"),), sequences[1:], []
     if not weighed and len(sequences) in {2, 3} and found and len(found) < len(sequences):
         extra = []
-    none = tuple(p.name for p in (*other, *extra))
+    off = switched_off([*other, *extra])
+    none = tuple(p.name for p in (*other, *extra) if p.name not in dict(off))
     heads = number.name if number is not None else ""
     # A default may stay: `num_groups` may count the query heads that share a key head.
     left = {p.name: ("",) for p in sized if p not in required}
@@ -365,8 +368,9 @@ def _of_others(
                 heads,
                 none,
                 filler,
-                sizes=sizes,
+                sizes=(*sizes, *off),
                 lengths=tuple(sorted(windows)),
+                pairs=tuple(p.name for p in rest if p.name in windows and is_pair(p)),
                 tiles=tuple(p.name for p in tiled if p not in other),
             )
 

@@ -54,6 +54,7 @@ _WITH_HEADS = re.compile(
     re.IGNORECASE,
 )
 _OF_ONE_SAMPLE = re.compile(_tuple_of(f"(?:{_OF_ROWS}|[nm])", WIDTH), re.IGNORECASE)
+_SEVERAL_HEADS = re.compile(r"\bheads\b|\bmulti[- ]?head", re.IGNORECASE)
 # What a length is documented to be a multiple of; a width is one of the heads' number anyway.
 _LENGTHS = r"\b(lengths?|[LSTN]|seq\w*|tokens|rows|queries|keys)\b"
 _MULTIPLES = re.compile(
@@ -132,7 +133,7 @@ def documents_rows_alone(subject: Any) -> bool:
     """
     text = documentation(subject)
     rows = any(each.search(text) for each in (_OF_ONE_SAMPLE, _SAMPLES_FIRST, _ROWS_FIRST))
-    return rows and not (_WITH_HEADS.search(text) or _HEADS_FIRST.search(text))
+    return rows and not any(p.search(text) for p in (_WITH_HEADS, _HEADS_FIRST, _SEVERAL_HEADS))
 
 
 def documents_one_length(subject: Any) -> bool:

@@ -28,6 +28,11 @@ def is_annotated(parameter: inspect.Parameter, kind: type) -> bool:
     return said is kind or (isinstance(said, str) and said == kind.__name__)
 
 
+def is_pair(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is annotated as a tuple, as the keys on both sides of a row."""
+    return "tuple" in str(parameter.annotation).lower()
+
+
 def is_length(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is a whole number, or called after a length or a window."""
     name = parameter.name.lower()

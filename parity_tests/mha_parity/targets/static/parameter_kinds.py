@@ -55,3 +55,9 @@ def counts_heads(parameter: inspect.Parameter) -> bool:
         return parameter.default is parameter.empty or isinstance(parameter.default, int)
     wide = meanings(name)[:1] == ("head_dim",)
     return parameter.default is parameter.empty and is_annotated(parameter, int) and not wide
+
+
+def switched_off(left: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:
+    """Return the switches among required parameters, by their annotation: each is off."""
+    found = (p for p in left if is_annotated(p, bool))
+    return tuple((p.name, "off") for p in found if parameters.role(p.name, "call") is Role.OTHER)
