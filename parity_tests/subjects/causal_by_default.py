@@ -16,6 +16,16 @@ def attention(query, key, value, is_causal=True):
     return scores.softmax(-1) @ value
 
 
+def of_any_rows(query, key, value, is_causal=True):
+    """Return the same of (..., L, D), where there is a row: none has no maximum."""
+    rows = query.shape[-2]
+    keep = torch.ones(rows, rows, dtype=torch.bool).tril() | torch.tensor(not is_causal)
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+    scores = scores.masked_fill(~keep, float("-inf"))
+    powers = (scores - scores.max(-1, keepdim=True).values).exp()
+    return powers / powers.sum(-1, keepdim=True) @ value
+
+
 def always_causal(query, key, value, is_causal=True):
     """Return the same, but the future is hidden whatever is_causal is."""
     del is_causal

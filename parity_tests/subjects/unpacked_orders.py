@@ -41,6 +41,20 @@ class HeldFirst(_Packed):
         return self.attend(q, k, v)
 
 
+class OfAnArray(_Packed):
+    """Self-attention of (B, T, C), causal, whose packed weight is a parameter of its own."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.c_attn = nn.Parameter(self.c_attention.weight.detach().T.clone())
+        del self.c_attention
+
+    def forward(self, x):
+        """Attend; the code says that keys come first, and the name is that of any packed weight."""
+        k, q, v = (x @ self.c_attn).chunk(3, dim=-1)
+        return self.attend(q, k, v)
+
+
 class SaysTwice(_Packed):
     """Self-attention of (B, T, C), causal."""
 

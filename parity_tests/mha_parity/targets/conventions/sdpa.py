@@ -108,7 +108,9 @@ class SDPA(Convention):
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
         yield from weight_probes(case)
         empty = [case.replace(batch=0)]
-        if not self.hides_future:
+        if self.hides_future:
+            empty.append(case.replace(queries=0, keys=0))
+        else:
             empty += [cross.replace(queries=0), cross.replace(keys=0)]
         yield FeatureProbe("size", "empty", tuple(empty))
         if not self._called.takes("enable_gqa") and groups_heads(self, case):

@@ -130,7 +130,9 @@ class TorchModule(InstanceCalls):
         case = self.trial_case()
         cross = case.replace(inputs="cross")
         empty = [case.replace(batch=0)]
-        if not self.hides_future:
+        if self.hides_future:
+            empty.append(case.replace(queries=0, keys=0))
+        else:
             empty += [cross.replace(queries=0), cross.replace(keys=0)]
         yield FeatureProbe("size", "empty", tuple(empty))
         if self.path is None:

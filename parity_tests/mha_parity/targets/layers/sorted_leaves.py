@@ -58,7 +58,7 @@ class SortedLeaves:
         """
 
         def ordered(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
-            owner = leaf.path.rpartition(".")[0]
+            owner = leaf.path.rpartition(".")[0] or leaf.path  # an array of the layer itself
             spelled = names.parts(owner) and names.stem(owner) not in names.WHOLE
             return parts if spelled or parts != names.ROWS else orders.get(owner, parts)
 

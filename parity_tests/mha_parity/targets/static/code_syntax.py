@@ -19,7 +19,7 @@ def orders_unpacked(kind: type) -> dict[str, tuple[str, ...]]:
     """Return the order of q, k and v in what a class unpacks from a module's output, by its name.
 
     Of `k, q, v = self.c_attn(x).split(n, dim=2)` it is k, q, v; none where two disagree. The output
-    may be held by a variable first.
+    may be held by a variable first, and be a product with an array: `x @ self.w`.
     """
     found: dict[str, set[tuple[str, ...]]] = {}
     held: dict[str, set[str]] = {}
@@ -40,9 +40,12 @@ def orders_unpacked(kind: type) -> dict[str, tuple[str, ...]]:
 
 
 def _modules_called(node: ast.AST) -> set[str]:
-    """Return the attributes of `self` that an expression calls."""
-    calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
-    own = (f for f in calls if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name))
+    """Return the attributes of `self` that an expression calls, or multiplies by."""
+    nodes = list(ast.walk(node))
+    used: list[ast.AST] = [each.func for each in nodes if isinstance(each, ast.Call)]
+    products = (e for e in nodes if isinstance(e, ast.BinOp) and isinstance(e.op, ast.MatMult))
+    used += [each.right for each in products]
+    own = (f for f in used if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name))
     return {f.attr for f in own if _last_name(f.value) == "self"}
 
 

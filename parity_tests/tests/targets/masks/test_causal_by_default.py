@@ -20,6 +20,14 @@ def test_a_right_one_passes() -> None:
     assert "tried" == statuses["is_causal"], statuses
 
 
+def test_no_row_is_not_asked_where_it_raises() -> None:
+    """Kills an offer of empty axes by samples alone, where self-attention draws no row."""
+    verdict = judged("of_any_rows", dtypes=("float64",))
+    assert Outcome.PASS is verdict.outcome, verdict
+    asked = {(each.axis, each.value) for each in verdict.features if each.status == "pass"}
+    assert ("size", "empty") not in asked
+
+
 def test_a_switch_without_effect_is_no_pass() -> None:
     """One that is causal whatever is passed leaves the switch untried, and the run inconclusive."""
     verdict = judged("always_causal")

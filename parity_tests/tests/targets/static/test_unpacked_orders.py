@@ -20,6 +20,13 @@ def test_an_order_of_its_own_holds_and_is_said(name: str) -> None:
     assert said in verdict.notes
 
 
+def test_an_order_of_an_array_of_the_layer_holds() -> None:
+    """The code multiplies by it and unpacks the product; a module would be called."""
+    verdict = checked("OfAnArray")
+    assert Outcome.PASS is verdict.outcome, verdict.sentence
+    assert any("in the order k, q, v" in note for note in verdict.notes), verdict.notes
+
+
 @pytest.mark.parametrize("name", ["SaysTwice", "Spelled"])
 def test_another_order_than_is_said_fails(name: str) -> None:
     """Two orders are none, and a name that spells one is held to it."""
