@@ -63,7 +63,8 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (rf"flash|{_POSITIONS_SWITCHED}", ("off",)),
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
-    (r"head.*(dim|width|chan|feat|_ch$)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$", ("head_dim",)),
+    (r"head.*(dim|width|chan|feat|emb|_ch$)|(dim|width|d)_?(per_)?head", ("head_dim",)),
+    (r"^depth$|^d_qkv$", ("head_dim",)),
     (r"^key_dim$", ("head_dim", "width")),  # Keras's is that of a head
     (r"^kv_channels$", ("head_dim", "width")),  # Megatron's too
     (r"^(d|dim)_?([kqv]|key|query|value)$|^[kqv]_dim$", ("head_dim", "width")),
@@ -98,7 +99,9 @@ SIZES_OF_HEADS = {
     "heads": re.compile(
         r"(n|num|nb|number_of)_?(attention_|attn_)?heads?|heads?_?(num|count)|nh|h"
     ),
-    "head_dim": re.compile(r"(d|dim|size)_?(per_)?heads?|heads?_?(dim|size|width|channels)"),
+    "head_dim": re.compile(
+        r"(d|dim|size)_?(per_)?heads?|heads?_?(dim|size|width|channels|emb(d|ed)?)"
+    ),
 }
 
 
