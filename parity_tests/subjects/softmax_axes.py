@@ -46,3 +46,8 @@ def of_no_documented_axes(q, k, v, d_k):
 def axis_of(q):
     """Return the axis that torch takes where it is left out, by the number of axes."""
     return (1 if q.dim() in {2, 4} else 0,)
+
+
+def of_a_width_unread(q, k, v, head_embd):
+    """Right of (..., L, D): the width of a head is taken, and not read."""
+    return (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(dim=-1) @ v

@@ -51,7 +51,7 @@ def counts_heads(parameter: inspect.Parameter) -> bool:
         return False
     if names.PART_OF_HEADS.search(name) or is_required_tile(parameter):
         return False
-    if _HEADS.search(name) and not re.search(r"dim|size|mask|weight", name):
+    if _HEADS.search(name) and not re.search(r"dim|size|emb|mask|weight", name):
         return parameter.default is parameter.empty or isinstance(parameter.default, int)
     wide = meanings(name)[:1] == ("head_dim",)
     return parameter.default is parameter.empty and is_annotated(parameter, int) and not wide

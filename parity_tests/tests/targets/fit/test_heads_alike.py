@@ -22,9 +22,12 @@ def test_documented_heads_are_judged(name: str) -> None:
     assert ["softmax-head-axis"] == [each.bug for each in verdict.diagnosis]
 
 
-@pytest.mark.parametrize("name", ["of_one_sequence", "of_samples"])
+@pytest.mark.parametrize("name", ["of_one_sequence", "of_samples", "of_a_width_unread"])
 def test_documented_rows_alone_are_right(name: str) -> None:
-    """What documents two or three axes promises nothing of four, nor one sequence of several."""
+    """What documents two or three axes promises nothing of four, nor one sequence of several.
+
+    A width of heads is no number of them, whatever the function does with it.
+    """
     verdict = judged(name)
     assert Outcome.PASS is verdict.outcome, verdict
 

@@ -53,8 +53,8 @@ def test_names_of_constructors() -> None:
         "model_dimension": "width", "hid_dim": "width", "n_feat": "width", "d_cond": "width",
         "emb": "width", "kv_heads": "kv_heads", "number_of_heads": "heads", "nhead": "heads",
         "dim_head": "head_dim", "head_embd": "head_dim", "context_length": "length",
-        "attn_pdrop": "dropout", "max_T": "length", "max_tokens": "length", "n_positions": "length", "seq": "length",
-        "max_heads": "heads", "jax_key": "random",
+        "attn_pdrop": "dropout", "max_T": "length", "max_tokens": "length",
+        "n_positions": "length", "seq": "length", "max_heads": "heads", "jax_key": "random",
     }  # fmt: skip
     assert read == {name: meanings(name)[0] for name in read}
     assert ("head_dim", "heads") == meanings("head_size")
