@@ -132,6 +132,8 @@ SQUARE = "at L = S alone"  # in the meaning of a mask that other lengths are not
 UNMASKED = "without masks"  # in the meaning of a cache that no mask is passed beside
 # In that of a cache with which several new rows are not those of the whole.
 ONE_ROW = "one new row at a time"
+# In that of an optional mask that is never left out.
+IN_EVERY_CALL = "in every call, as one without it raises"
 AS_ALL_KEYS = "as all keys"  # in that of blocks of which no smaller ones are asked
 
 Features = dict[str, str]  # axis -> value

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.features import AS_ALL_KEYS, ONE_ROW, SQUARE, UNMASKED, label
+from mha_parity.core.features import AS_ALL_KEYS, IN_EVERY_CALL, ONE_ROW, SQUARE, UNMASKED, label
 from mha_parity.core.parameters import NO_ANSWER, ONE_SAMPLE, Role, Status
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ class Verdict:
         limited: dict[str, dict[str, None]] = {}
         for p in self.parameters:
             limits = " and ".join(
-                x for x in (SQUARE, UNMASKED, ONE_ROW, AS_ALL_KEYS) if x in p.meaning
+                x for x in (SQUARE, UNMASKED, ONE_ROW, AS_ALL_KEYS, IN_EVERY_CALL) if x in p.meaning
             )
             limited.setdefault(limits, {})[p.name] = None
         limited.pop("", None)

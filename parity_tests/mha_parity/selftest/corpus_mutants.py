@@ -114,7 +114,7 @@ def page(rows: Sequence[ChangedEntry]) -> Iterator[str]:
     yield ""
 
 
-def publish(rows: Sequence[ChangedEntry], path: Path = MANIFEST) -> None:
+def publish_rows(rows: Sequence[ChangedEntry], path: Path = MANIFEST) -> None:
     """Write the rows of these seeds in place of the old ones, and the page next to them."""
     seeds = {row.seed for row in rows}
     kept = [row for row in read_rows(path) if row.seed not in seeds] if path.exists() else []
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 place = f"{row.repository} {row.path}:{row.line} {row.name}, {row.kind}"
                 console.print(f"{row.verdict}: {place}: {sentence}", markup=False, highlight=False)
     if asked.publish:
-        publish(rows)
+        publish_rows(rows)
     counts = Counter(row.verdict for row in rows)
     console.print(", ".join(f"{counts[each]} {each}" for each in VERDICTS if counts[each]))
     return int(any(row.verdict == "pass" for row in rows))

@@ -13,7 +13,7 @@ from mha_parity.selftest.corpus_mutants import (
     draw_changes,
     judge_changed,
     page,
-    publish,
+    publish_rows,
     read_rows,
 )
 from mha_parity.selftest.corpus_run import CorpusEntry
@@ -127,9 +127,9 @@ def test_right_entries_that_pass_are_changed(
 def test_the_page_counts_what_was_let_through(tmp_path: Path) -> None:
     """By seed, and what fails since is let through no more; a seed is replaced as a whole."""
     file = tmp_path / "rows.jsonl"
-    publish([ROW], file)
-    publish([replace(ROW, seed=2, later="")], file)
-    publish([ROW], file)
+    publish_rows([ROW], file)
+    publish_rows([replace(ROW, seed=2, later="")], file)
+    publish_rows([ROW], file)
     assert [1, 2] == [row.seed for row in read_rows(file)]
     lines = list(page(read_rows(file)))
     assert "| 1 | 1 | 0 | 0 | 0 | 1 | 0 | 0 | 0 | 1 | 0 |" == lines[2]

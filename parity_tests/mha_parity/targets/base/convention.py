@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mha_parity.core.candidate import Answer, without_place
 from mha_parity.core.case import Case
-from mha_parity.core.features import SQUARE, UNLIKE_LENGTHS
+from mha_parity.core.features import IN_EVERY_CALL, SQUARE, UNLIKE_LENGTHS
 from mha_parity.core.parameters import Role
 from mha_parity.core.target_facts import TargetFacts
 from mha_parity.targets.backends import library as library_named
@@ -85,6 +85,7 @@ class Convention(ABC):
     # The mask parameters whose meaning the convention knows; all others are searched for.
     own_masks: frozenset[str] = frozenset()
     read_beside: tuple[tuple[str, MaskFormat], ...] = ()  # without which others are not read
+    in_every_call: tuple[str, ...] = ()  # optional masks without which calls raise
     of_one_length: bool = False  # an object takes calls of the length alone that it was built for
     of_one_batch: bool = False  # the same may hold of the number of samples
     bounds: frozenset[str] = frozenset()  # keys of sizes that are called after a window
@@ -164,13 +165,19 @@ class Convention(ABC):
             replace(
                 p,
                 role=self._role(p),
-                meaning=self.meanings.get(p.key, "") or self._of_square_alone(p),
+                meaning=self._meaning(p),
                 reason=self.untried.get(p.key, p.reason),
             )
             if p.key != f"call.{self._keys_alike}"
             else replace(p, role=Role.KEYS, reason=without_place(self.reasons["inputs", "cross"]))
             for p in listed
         )
+
+    def _meaning(self, parameter: Parameter) -> str:
+        """Return what small calls showed of a parameter; of a mask whether calls need it."""
+        found = self.meanings.get(parameter.key, "") or self._of_square_alone(parameter)
+        always = f"passed {IN_EVERY_CALL}" if parameter.name in self.in_every_call else ""
+        return ", ".join(filter(None, (found, always)))
 
     def _role(self, parameter: Parameter) -> Role:
         """Return what a parameter is for, as small calls showed where its name does not say it."""

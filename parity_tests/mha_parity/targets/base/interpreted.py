@@ -290,6 +290,10 @@ class InterpretedCalls(InterpretedLayers):
         held = canonical_weights(problem, others[0]) if wants and others else None
         return Answer(output=output, weights=held)
 
+    def keep_above_residual(self) -> None:
+        """Fill output weights so large that the input which is added is lost in the output."""
+        self.above_residual = ABOVE_RESIDUAL
+
     def _added_amiss(self, problem: Problem) -> Array:
         """Return what a layer whose last weights are 0 gives beyond its input: 0, to the bit."""
         scale, self.above_residual = self.above_residual, 0.0

@@ -21,7 +21,6 @@ from mha_parity.targets.base.grouped_heads import (
     groups_heads,
     look_at_one_head,
 )
-from mha_parity.targets.base.interpreted import ABOVE_RESIDUAL
 from mha_parity.targets.base.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.base.optional_arguments import (
     left_out_in_self,
@@ -38,6 +37,7 @@ from mha_parity.targets.base.self_causal import (
     as_said,
     hides_the_future,
 )
+from mha_parity.targets.fit.one_length import inputs_of_one_length
 from mha_parity.targets.fit.refine import built_remarks
 from mha_parity.targets.fit.refusals import (
     refusal_without_counterpart,
@@ -45,12 +45,7 @@ from mha_parity.targets.fit.refusals import (
     refuse_output_unapplied,
 )
 from mha_parity.targets.fit.searched import SearchedCalls
-from mha_parity.targets.interpretations.search import (
-    NOT_FINITE,
-    SMALL,
-    Search,
-    trial_problem,
-)
+from mha_parity.targets.interpretations.search import SMALL, Search, trial_problem
 from mha_parity.targets.static import documented_layout
 from mha_parity.targets.static.argument_meanings import meanings
 
@@ -99,7 +94,7 @@ class Fitted(SearchedCalls):
         self.hides_future = False
         self.fit = self.search()
         self.how = self.fit.interpretation
-        self.filled = self.how.roles.filled
+        self.filled, self.in_every_call = self.how.roles.filled, self.how.roles.always
         self.joins_heads = bool(self.how.slots) and not self.how.parts
         self.place = self._place()
         made = self.how.construction
@@ -113,7 +108,7 @@ class Fitted(SearchedCalls):
             refuse_output_unapplied(self, self.ask, self.small_dtype)
         # An inexact one is judged as it is: what is added may depend on the size of the rest.
         if self.how.residual and self.fit.exact and self.how.parts & {"out", "v"}:
-            self.above_residual = ABOVE_RESIDUAL
+            self.keep_above_residual()
         if self.how.full_width or self.how.residual:
             why = FULL_WIDTH_OVERFLOWS if self.how.full_width else RESIDUAL_OVERFLOWS
             self.left_out_dtypes = {"float16": why}
@@ -322,7 +317,7 @@ class Fitted(SearchedCalls):
             inputs: tuple[str, ...] = ("self",)
             if "cross" in self.offer["inputs"]:
                 self.reasons["inputs", "cross"] = UNEQUAL
-                inputs = self._inputs_of_one_length()
+                inputs = inputs_of_one_length(self)
             self.offer = self.offer | {"attn": ("causal",), "inputs": inputs}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
@@ -367,29 +362,8 @@ class Fitted(SearchedCalls):
                 kept, self.reasons["inputs", "cross"] = ("self",), reason
             # One of two inputs is a context of any length: to raise at others is no limit of it.
             alone = kept == ("self",) and len(self.how.roles.rows) == len(INPUTS)
-            self.offer = self.offer | {"inputs": self._inputs_of_one_length() if alone else kept}
+            self.offer = self.offer | {"inputs": inputs_of_one_length(self) if alone else kept}
         self.left_out = left_out_in_self(self, case)
-
-    def _inputs_of_one_length(self) -> tuple[str, ...]:
-        """Return the inputs with which it computes attention where there are L keys.
-
-        Why keys of another number are none of its inputs is then said of the lengths alone. What
-        names keys and values, and answers with them, is judged with them, right or wrong.
-        """
-        square = Search(self.ask, self.small_dtype, SMALL.replace(keys=SMALL.queries))
-        found = [square.tried_with(self.how, each) for each in self.offer["inputs"]]
-        right = tuple(
-            inputs
-            for inputs, each in zip(self.offer["inputs"], found, strict=True)
-            if inputs == "self"
-            or (each.exact and each.causal == self.hides_future)
-            or (not each.exact and each.correlation >= NOT_FINITE and self.how.roles.names_keys)
-        )
-        if len(right) > 1:
-            self.reasons[UNLIKE_LENGTHS] = self.reasons["inputs", "cross"]
-            for inputs in right:
-                self.reasons.pop(("inputs", inputs), None)
-        return right
 
     def _takes(self, case: Case, inputs: str) -> bool:
         problem = make_problem(case.replace(inputs=inputs, keys=7))

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mha_parity.core.features import IN_EVERY_CALL
 from mha_parity.targets.calls.problem_arrays import bias_values, unbiased
 from mha_parity.targets.interpretations.empty_states import state_text
 from mha_parity.targets.interpretations.identity_rotations import rotation_text
@@ -192,7 +193,7 @@ class Interpretation:
             said.append("each head as wide as the input, and 0 where torch's narrower ones are not")
         if self.roles.always:
             names_of = ", ".join(f"`{name}`" for name in self.roles.always)
-            said.append(f"{names_of} passed in every call, as one without it raises")
+            said.append(f"{names_of} passed {IN_EVERY_CALL}")
         said += [f"`{name}` {rotation_text(form)}" for name, form in self.roles.rotations]
         said += [f"`{name}` {state_text(form)}" for name, form in self.roles.states]
         if self.one_kv_head:
