@@ -44,6 +44,7 @@ TRANSPOSED = "the output weights are used transposed, which the others are not"
 UNAPPLIED = "the output weights are not applied"
 EXCHANGED = "keys and values are exchanged"
 SHARED = "{} is projected with the weights of {}"
+TAKEN = "{} is taken in the place of {}"
 SHARES = (("k", "q"), ("q", "k"), ("v", "q"), ("v", "k"))
 OF_INPUT_AND_HEAD = 2  # widths that a constructor takes
 WAYS_FIRST = 3  # to build a class
@@ -256,7 +257,7 @@ def _but_for_one_mistake(
         kinds.append((UNAPPLIED, problem.replace(w_out=None, b_out=None), {}))
     if problem.key.shape == problem.value.shape:
         kinds.append((EXCHANGED, _exchanged(problem), {}))
-    kinds += [(text, other, {}) for text, other in _sharing(problem)]
+    kinds += [(text, other, {}) for text, other in (*_sharing(problem), *_taken(problem))]
     for missed, other, wrongly in kinds:
         for causal in rules:
             if is_rounding(output, attention_in_float64(other, causal=causal, wrongly=wrongly)):
@@ -282,6 +283,13 @@ def _sharing(problem: Problem) -> Iterator[tuple[str, Problem]]:
         if own is not None and given is not None and own.shape == given.shape:
             changed = {f"{n}_{part}": array for n, (_, array) in held.items()}
             yield SHARED.format(part, other), problem.replace(**changed)
+
+
+def _taken(problem: Problem) -> Iterator[tuple[str, Problem]]:
+    """Yield the problems in which keys are the values, or values the keys, without projections."""
+    if problem.w_q is None and problem.key.shape == problem.value.shape:
+        for part, other in (("value", "key"), ("key", "value")):
+            yield TAKEN.format(other, part), problem.replace(**{part: getattr(problem, other)})
 
 
 def small_case() -> Case:

@@ -36,3 +36,10 @@ def test_heads_that_are_answered_unlike_are_refused_where_nothing_is_documented(
     """One sequence alone is right: the refusal names both ways out. Kills a pass by rows."""
     with pytest.raises(TargetError, match=r"each of their heads alone.*`--convention qkv`"):
         judged("of_no_documented_axes")
+
+
+def test_keys_in_the_place_of_values_are_judged() -> None:
+    """Kills a refusal of an output that is near no attention, where one mistake explains it."""
+    verdict = judged("of_keys_for_values", diagnose=True)
+    assert Outcome.FAIL is verdict.outcome
+    assert "value is not read: key is taken in its place" in verdict.diagnosis[0].title
