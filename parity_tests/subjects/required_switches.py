@@ -85,3 +85,34 @@ class Blended(nn.Module):
             scores = torch.zeros_like(scores)
         joined: Tensor = self.proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
         return joined
+
+
+class Masked(Blended):
+    """Attention whose constructor is asked for a causal rule, without a default."""
+
+    def __init__(self, n_embd: int, num_heads: int, mask: bool) -> None:
+        super().__init__(n_embd, num_heads, looking=True)
+        self.mask = mask
+
+    def first(self) -> int:
+        """Return the first diagonal that is hidden."""
+        return 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, T, n_embd)."""
+        rows = self.query(x), self.key(x), self.value(x)
+        q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in rows)
+        scores = q @ k.mT * k.shape[-1] ** -0.5
+        if self.mask:
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(self.first())
+            scores = scores.masked_fill(later, -torch.inf)
+        joined: Tensor = self.proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return joined
+
+
+class MaskedFromTheNext(Masked):
+    """Wrong: with the rule each row sees the key behind its own."""
+
+    def first(self) -> int:
+        """Return the first diagonal that is hidden."""
+        return 2

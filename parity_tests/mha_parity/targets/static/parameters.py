@@ -132,7 +132,7 @@ def described(named: Iterable[inspect.Parameter], of: str) -> tuple[Parameter, .
         Parameter(
             name=each.name,
             of=of,
-            role=role(each.name, of, each.default),
+            role=role(each.name, of, False if _is_required_switch(each) else each.default),
             required=each.default is each.empty,
             default="" if each.default is each.empty else _shown(each.default),
         )
@@ -256,6 +256,11 @@ def read_of_config(subject: Any, config: str, wanted: Role | None = None) -> tup
         for name, each in roles.items()
         if wanted in {None, each}
     )
+
+
+def _is_required_switch(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is True or False by its annotation, and has no default."""
+    return parameter.default is parameter.empty and parameter.annotation in {bool, "bool"}
 
 
 def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str, Any]:

@@ -38,6 +38,15 @@ def test_a_switch_that_has_to_be_on_is_said() -> None:
     assert any("built with `looking` = True" in note for note in verdict.notes)
 
 
+def test_a_mask_of_the_constructor_is_a_causal_switch() -> None:
+    """By its annotation: it is built with both, and a rule that begins late fails."""
+    verdict = judged("Masked")
+    assert Outcome.PASS is verdict.outcome, verdict
+    assert Status.TRIED is status_of(verdict.parameters, "mask")
+    wrong = judged("MaskedFromTheNext", max_failures=1)
+    assert {"causal"} == {each.case.attn for each in wrong.failures}
+
+
 def status_of(parameters: Iterable[Parameter], name: str) -> Status:
     """Return what became of a parameter over a run."""
     return next(each.status for each in parameters if each.name == name)
