@@ -127,6 +127,8 @@ def set_array(layer: Any, path: str, value: Any) -> None:
         layer.get_parameter(path).data = value
         return
     old = _held(layer, _way(layer, path))
+    if hasattr(type(old), "value") and callable(getattr(old, "replace", None)):
+        value = old.replace(value)  # a variable of flax.nnx, of which a layer may read `.value`
     for each in {path, *(at for at, held in _arrays(layer, "", DEPTH) if held is old)}:
         _set(layer, each, value)
 
