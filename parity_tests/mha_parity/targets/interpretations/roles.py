@@ -34,6 +34,7 @@ from mha_parity.targets.static.parameter_kinds import (
     holder,
     is_configuration,
     is_input_of_heads,
+    size_meanings,
     switched_off,
 )
 from mha_parity.targets.static.signatures import by_letter
@@ -325,7 +326,7 @@ def _of_others(
     of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS and not is_input_of_heads(p)]
     number = next((p for p in named if p not in of_keys and counts_heads(p)), None)
     drawn = [p for p in required if is_random_source(p.name)]
-    sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number]
+    sized = [p for p in required if size_meanings(p) and p is not number]
     unscaled = [p for p in named if is_one_by_default(p)]
     sized += [*of_keys, *drawn, *unscaled]
     tiled = [p for p in required if is_required_tile(p)]
@@ -354,7 +355,8 @@ def _of_others(
     heads = number.name if number is not None else ""
     # A default may stay: `num_groups` may count the query heads that share a key head.
     left = {p.name: ("",) for p in sized if p not in required}
-    known = {p.name: (RANDOM,) if p in drawn else meanings(p.name) for p in sized}
+    known = {p.name: size_meanings(p) or meanings(p.name) for p in sized}
+    known |= {p.name: (RANDOM,) for p in drawn}
     known |= {p.name: ("", INVERSE) for p in unscaled}
     each = [
         [(name, m) for m in dict.fromkeys((*known[name], *left.get(name, ())))] for name in known
@@ -376,8 +378,6 @@ def _of_others(
 
 
 INVERSE = "inverse_root"  # what a factor of the scores gets, 1 / sqrt(head_dim)
-# What a function may want the scale by.
-SCALES = frozenset({("head_dim",), ("root",)})
 _NEVER_INPUT = frozenset({
     Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.DROPOUT, Role.CACHE, Role.RETURN,
     Role.POSITIONS,

@@ -22,6 +22,11 @@ _INPUT_HEADS = re.compile(r"^(query|key|value)_heads$")
 _PARAMS = re.compile(
     r"^((\w+_)?(params?|parameters)|weights|theta|state|state_dict|sd|variables|p)$"
 )
+SCALES = frozenset({("head_dim",), ("root",)})
+_OF_ROWS = re.compile(
+    r"batch(_size)?|bsz|bs|seq_?len|(seq|sequence)_length"
+    r"|(hidden|embed|emb|embedding|model)_(dim|size)|d_model|n_embd"
+)
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 
 
@@ -55,6 +60,15 @@ def counts_heads(parameter: inspect.Parameter) -> bool:
         return parameter.default is parameter.empty or isinstance(parameter.default, int)
     wide = meanings(name)[:1] == ("head_dim",)
     return parameter.default is parameter.empty and is_annotated(parameter, int) and not wide
+
+
+def size_meanings(parameter: inspect.Parameter) -> tuple[str, ...]:
+    """Return the meaning of a size that a function requires; () if it is none.
+
+    Of the width of a head, which it may want the scale by, or by its whole name of the rows.
+    """
+    known = meanings(parameter.name)[:1]
+    return known if known in SCALES or _OF_ROWS.fullmatch(parameter.name.lower()) else ()
 
 
 def switched_off(left: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:
