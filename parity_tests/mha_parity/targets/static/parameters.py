@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.parameters import Parameter, Role
 from mha_parity.targets.static.keywords import keywords_of
+from mha_parity.targets.static.map_sizes import is_annotated
 from mha_parity.targets.static.projection_names import WINDOW, snake_case
 from mha_parity.targets.static.source import source_text
 
@@ -260,7 +261,7 @@ def read_of_config(subject: Any, config: str, wanted: Role | None = None) -> tup
 
 def _is_required_switch(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter is True or False by its annotation, and has no default."""
-    return parameter.default is parameter.empty and parameter.annotation in {bool, "bool"}
+    return parameter.default is parameter.empty and is_annotated(parameter, bool)
 
 
 def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str, Any]:
