@@ -206,7 +206,10 @@ def _askable(cases: Iterable[Case], plan: MaskPlan) -> Iterator[Case]:
     square: dict[tuple[str, ...], bool] = {}
     separate: dict[tuple[str, ...], bool] = {}
     for drawn in cases:
-        case = _with_one_mask(drawn, plan, separate)
+        fit = (
+            drawn.replace(inputs="self", keys=drawn.queries) if plan.only_of_self(drawn) else drawn
+        )
+        case = _with_one_mask(fit, plan, separate)
         if case.padding == case.attn == "none":
             yield case
             continue
@@ -221,6 +224,13 @@ def _askable(cases: Iterable[Case], plan: MaskPlan) -> Iterator[Case]:
         if case.queries != case.keys and kinds not in square:
             square[kinds] = plan.only_square(asked)
         yield _squared(asked) if case.queries != case.keys and square[kinds] else asked
+
+
+def _of_self(case: Case, plan: MaskPlan) -> Case:
+    """Return a case as one of self-attention where its causal rule is refused elsewhere."""
+    if not plan.only_of_self(case):
+        return case
+    return case.replace(inputs="self", keys=case.queries)
 
 
 def _kinds(case: Case) -> tuple[str, ...]:

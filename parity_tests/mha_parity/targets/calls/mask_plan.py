@@ -238,11 +238,25 @@ class MaskPlan:
         """
         attn: tuple[str, ...] = ("causal",)
         if not self.causal_inside:
-            found = (value for value in ATTN if self._says(offer, plain.replace(attn=value)))
+            found = (value for value in ATTN if self._says_of_any(offer, plain.replace(attn=value)))
             attn = ("none", *found)
         alone = plain.replace(attn=attn[0])
         padding = (each for each in PADDING if self._says(offer, alone.replace(padding=each)))
         return offer | {"padding": ("none", *padding), "attn": attn}
+
+    def _says_of_any(self, offer: Offer, case: Case) -> bool:
+        """Return whether the masks of a case can be passed; the causal rule in self-attention."""
+        alone = case.attn == "causal" and self.varies_with_inputs
+        return self._says(offer, case) or (alone and self._says(offer, case, ("self",)))
+
+    def only_of_self(self, case: Case) -> bool:
+        """Return whether the causal rule of a case can be passed in self-attention alone."""
+        if case.attn != "causal" or case.inputs == "self" or not self.varies_with_inputs:
+            return False
+        small = case.replace(batch=min(case.batch, 2), queries=5, keys=5, head_dim=3)
+        kinds = (make_problem(small.replace(inputs=inputs)) for inputs in (case.inputs, "self"))
+        cross, alone = (next(self._ways(problem), None) for problem in kinds)
+        return cross is None and alone is not None
 
     def only_separate(self, case: Case) -> bool:
         """Return whether the padding and the other mask of a case cannot be said together."""
@@ -266,9 +280,9 @@ class MaskPlan:
             self, with_gradients=tuple((a, whole[a]) for a in ("layout", "attn", "padding"))
         )
 
-    def _says(self, offer: Offer, case: Case) -> bool:
+    def _says(self, offer: Offer, case: Case, kinds: tuple[str, ...] = ()) -> bool:
         """Return whether every layout of the offer can pass the masks of a case."""
-        kinds = ["self", "cross"] if self.varies_with_inputs else [case.inputs]
+        kinds = kinds or (("self", "cross") if self.varies_with_inputs else (case.inputs,))
         for layout, inputs in itertools.product(offer["layout"], kinds):
             one = layout == "unbatched" or self.only_one_sample(case.replace(layout=layout))
             sizes = {"batch": 1 if one else 2, "layout": layout, "inputs": inputs}

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 MANY = 4  # shapes that a sentence names
 READ_WITH = {"self": "read in self-attention alone", "cross": "read with further keys alone"}
+_OF_SELF_ALONE = frozenset({Role.MASK, Role.LENGTHS, Role.CAUSAL})
 IN_PLACE = "is passed in place of the causal rule that the target has without it."
 NO_ROW_LEFT = "of one sample without visible keys no row is left to compare"
 INTEGERS_RAISE = "integers of 0 and 1, which its documentation allows, raise"
@@ -158,11 +159,13 @@ def _by_inputs(
     """Return what self-attention alone reads of masks that further keys leave unread.
 
     A layer of a decoder may have a mask for either; then those of further keys are passed with
-    these alone. If self-attention reads nothing else, a mask that it ignores is for the judge.
+    these alone. If self-attention reads nothing else, a mask that it ignores is for the judge. A
+    causal switch may be refused with further keys.
     """
     both = {"self", "cross"} <= {*convention.offer["inputs"]}
-    unread = [r for r in results if not r.taken and r.parameter.role in {Role.MASK, Role.LENGTHS}]
-    if not (both and unread and any(each.taken for each in results)):
+    unread = [r for r in results if not r.taken and r.parameter.role in _OF_SELF_ALONE]
+    switches = any(each.parameter.role is Role.CAUSAL for each in unread)
+    if not (both and unread and (switches or any(each.taken for each in results))):
         return results
     alone = (MaskExperiment.of(convention, layout, square=True, inputs="self"),)
 

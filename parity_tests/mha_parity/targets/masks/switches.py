@@ -62,7 +62,9 @@ def exclusive_pairs(
     """
     found: dict[tuple[str, ...], str] = {}
     for layout, results in by_layout.items():
-        problem = mask_problem(convention, layout, square=True)
+        of_self = any(each.inputs == "self" for each in results)
+        inputs = "self" if of_self else ""
+        problem = mask_problem(convention, layout, square=True, inputs=inputs)
         nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
         for switch, mask in (*_switches_and_masks(results), *_biases_and_masks(results)):
             keys = (switch.parameter.key, mask.parameter.key)
@@ -101,7 +103,9 @@ def enabling_pairs(
     """
     found: list[tuple[str, str]] = []
     for layout, results in by_layout.items():
-        experiment = MaskExperiment.of(convention, layout, square=True)
+        of_self = any(each.inputs == "self" for each in results)
+        inputs = "self" if of_self else ""
+        experiment = MaskExperiment.of(convention, layout, square=True, inputs=inputs)
         dtype = experiment.problem.dtype
         for switch, mask in _switches_and_masks(results):
             keys, taken, on = (
