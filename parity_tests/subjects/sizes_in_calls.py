@@ -1,4 +1,4 @@
-"""Functions that are told the sizes of their rows, besides the weights in a dictionary."""
+"""Functions that get the sizes of their rows, besides the weights in a dictionary."""
 
 from __future__ import annotations
 

@@ -191,10 +191,14 @@ def test_the_run_goes_on_and_the_verdict_is_fail(name: str) -> None:
     "name", some(sorted({*MISDEEDS} - {*ANSWERING}), {"raises", "exits_hard", "hangs"})
 )
 def test_a_target_that_never_answers_could_not_be_called(name: str) -> None:
-    """Without one answer there is nothing to judge: one sentence says what every call came to."""
+    """Without one answer there is nothing to judge: one sentence says what every call came to.
+
+    Calls that raise have the time to do so on a busy machine.
+    """
     target = f"{SUBJECTS}/misbehaving.py:{name}"
+    seconds = 0.5 if MISDEEDS[name][0] == "timeout" else 5.0
     with (
-        isolated(target, "qkv-heads", timeout=0.5, memory=GIB // 8) as candidate,
+        isolated(target, "qkv-heads", timeout=seconds, memory=GIB // 8) as candidate,
         pytest.raises(TargetError, match=r"could not be called as qkv-heads: .*; none of \d+ case"),
     ):
         check(candidate, SIX_CASES)

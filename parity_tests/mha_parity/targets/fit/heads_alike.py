@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.core.candidate import TargetError
-from mha_parity.targets.interpretations.search import NOT_FINITE, InterpretationResult
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.core.problem import INPUTS
+from mha_parity.targets.interpretations.search import NOT_FINITE, is_rounding, trial_problem
 from mha_parity.targets.static.documented_layout import (
     documents_heads_before_rows,
     documents_rows_alone,
@@ -13,7 +15,8 @@ from mha_parity.targets.static.documented_layout import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from mha_parity.targets.interpretations.interpretation import Interpretation
+    from mha_parity.targets.interpretations.search import InterpretationResult, Search
 
 
 class UnlikeHeads(TargetError):  # noqa: N818  (named by what is wrong, as TargetError's others)
@@ -35,11 +38,12 @@ def documented_heads(function: Any) -> str:
 
 
 def with_documented_heads(
-    best: InterpretationResult, trials: Sequence[InterpretationResult], function: Any, name: str
+    best: InterpretationResult, search: Search, function: Any, name: str
 ) -> InterpretationResult:
     """Return the nearest fit with heads for one of rows alone, if heads are documented, else it.
 
-    Attention over another axis than the keys' is right of arrays that lack the other axes.
+    Attention over another axis than the keys' is right of arrays that lack the other axes. What
+    answers each head as it answers it alone is wrong by the values, and is judged with heads.
 
     Raises
     ------
@@ -54,7 +58,7 @@ def with_documented_heads(
         return best
     answered = [
         each
-        for each in trials
+        for each in search.trials
         if each.interpretation.of_heads
         and each.interpretation.roles == how.roles
         and each.correlation >= NOT_FINITE
@@ -65,6 +69,26 @@ def with_documented_heads(
     found = max(near, key=lambda each: each.correlation, default=None)
     if found is None or documented:
         return found or best
-    if how.layout == "unbatched" and not documents_rows_alone(function):
-        raise UnlikeHeads(name)
-    return best
+    if how.layout != "unbatched" or documents_rows_alone(function):
+        return best
+    if answers_heads_alike(search, found.interpretation, how):
+        return found
+    raise UnlikeHeads(name)
+
+
+def answers_heads_alike(search: Search, of_heads: Interpretation, alone: Interpretation) -> bool:
+    """Return whether each head of an answer is the answer to that head alone."""
+    problem = trial_problem(of_heads, "cross", search.dtype, search.base)
+    case = problem.case.replace(batch=1, heads_count=1, layout="unbatched")
+    try:
+        whole = search.ask(of_heads, problem).output
+        for sample in range(problem.case.batch):
+            for head in range(problem.case.heads_count):
+                width = slice(head * case.head_dim, (head + 1) * case.head_dim)
+                rows = {name: getattr(problem, name)[[sample], :, width] for name in INPUTS}
+                one = search.ask(alone, make_problem(case).replace(**rows)).output
+                if not is_rounding(one[0], whole[sample, :, width]):
+                    return False
+    except CandidateError:
+        return False
+    return True

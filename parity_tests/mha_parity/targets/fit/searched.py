@@ -106,7 +106,7 @@ class SearchedCalls(CallsBeside):
             if best is None:
                 continue
             if self.layers is None:
-                best = with_documented_heads(best, trials, self.subject, self.name)
+                best = with_documented_heads(best, search, self.subject, self.name)
             best = along_one_axis(best, search, plane=names_plane(self.subject))
             best = with_samples(best, search)
             best = with_channels_permuted(best, self.subject, Search(self.ask, dtype))
