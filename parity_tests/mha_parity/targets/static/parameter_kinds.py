@@ -67,8 +67,10 @@ def size_meanings(parameter: inspect.Parameter) -> tuple[str, ...]:
 
     Of the width of a head, which it may want the scale by, or by its whole name of the rows.
     """
-    known = meanings(parameter.name)[:1]
-    return known if known in SCALES or _OF_ROWS.fullmatch(parameter.name.lower()) else ()
+    known = meanings(parameter.name)
+    if known[:1] in SCALES:
+        return known
+    return known[:1] if _OF_ROWS.fullmatch(parameter.name.lower()) else ()
 
 
 def switched_off(left: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:
