@@ -206,10 +206,8 @@ def _askable(cases: Iterable[Case], plan: MaskPlan) -> Iterator[Case]:
     square: dict[tuple[str, ...], bool] = {}
     separate: dict[tuple[str, ...], bool] = {}
     for drawn in cases:
-        fit = (
-            drawn.replace(inputs="self", keys=drawn.queries) if plan.only_of_self(drawn) else drawn
-        )
-        case = _with_one_mask(fit, plan, separate)
+        # With both masks the rule may be refused by the other one: asked again with what is left.
+        case = _of_self(_with_one_mask(_of_self(drawn, plan), plan, separate), plan)
         if case.padding == case.attn == "none":
             yield case
             continue

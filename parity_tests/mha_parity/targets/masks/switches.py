@@ -62,9 +62,7 @@ def exclusive_pairs(
     """
     found: dict[tuple[str, ...], str] = {}
     for layout, results in by_layout.items():
-        of_self = any(each.inputs == "self" for each in results)
-        inputs = "self" if of_self else ""
-        problem = mask_problem(convention, layout, square=True, inputs=inputs)
+        problem = mask_problem(convention, layout, square=True, inputs=_inputs_of(results))
         nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
         for switch, mask in (*_switches_and_masks(results), *_biases_and_masks(results)):
             keys = (switch.parameter.key, mask.parameter.key)
@@ -103,9 +101,7 @@ def enabling_pairs(
     """
     found: list[tuple[str, str]] = []
     for layout, results in by_layout.items():
-        of_self = any(each.inputs == "self" for each in results)
-        inputs = "self" if of_self else ""
-        experiment = MaskExperiment.of(convention, layout, square=True, inputs=inputs)
+        experiment = MaskExperiment.of(convention, layout, square=True, inputs=_inputs_of(results))
         dtype = experiment.problem.dtype
         for switch, mask in _switches_and_masks(results):
             keys, taken, on = (
@@ -133,6 +129,11 @@ def enabling_pairs(
     said = (f"`{m.split('.')[1]}` is read where `{s.split('.')[1]}` is on alone." for s, m in found)
     convention.remarks = (*convention.remarks, *dict.fromkeys(said))
     return tuple(dict.fromkeys(found))
+
+
+def _inputs_of(results: tuple[MaskSearchResult, ...]) -> str:
+    """Return "self" where a mask is read in self-attention alone, "" for any inputs."""
+    return "self" if any(each.inputs == "self" for each in results) else ""
 
 
 def _switches_and_masks(

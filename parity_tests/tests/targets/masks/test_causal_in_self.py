@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Outcome
 from subject_checks import checks_of
@@ -18,6 +20,16 @@ def test_both_kinds_of_attention_are_judged() -> None:
     assert "read in self-attention alone" in mask.meaning
     passed = {(row.axis, row.value) for row in verdict.features if row.status == "pass"}
     assert {("attn", "causal"), ("inputs", "cross"), ("inputs", "self")} <= passed
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("masked_rows", ["none", "some"])
+def test_each_case_can_be_asked_with_its_masks(masked_rows: str, seed: int) -> None:
+    """Kills a rule that one small call settles, or that is not asked again without its padding."""
+    both = (("attn", "none"), ("attn", "causal"), ("padding", "lengths"))
+    asked = (*both, ("masked_rows", masked_rows))
+    verdict = judged("OfBoth", seed=seed, features=asked)
+    assert "60 of 60 cases" in verdict.sentence
 
 
 def test_a_rule_that_begins_late_fails_in_self_attention() -> None:

@@ -55,6 +55,7 @@ def test_a_mask_that_may_not_be_left_out_hides_nothing() -> None:
     assert any("`mask`: True hides" in note for note in verdict.notes), verdict.notes
     said = "`mask` passed in every call, as one without it raises"
     assert any(said in note for note in verdict.notes), verdict.notes
+    assert "passed in every call, as one without it raises: mask" in verdict.sentence
     assert Outcome.FAIL == judged("RepeatsEachMask", fail_fast=True).outcome
 
 
