@@ -225,7 +225,7 @@ def replay(
 
 def _named(target: object) -> object:
     """Return a target; the text of a file that defines one function or class gets its name."""
-    from mha_parity.targets.loading.unnamed import with_only_name
+    from mha_parity.targets.loading.default_target import with_only_name
 
     return with_only_name(target) if isinstance(target, str) else target
 

@@ -9,7 +9,7 @@ from mha_parity.core.environment import TORCH, require_extra
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET
 from mha_parity.report.pipe_console import PipeConsole
-from mha_parity.targets.loading.unnamed import with_only_name
+from mha_parity.targets.loading.default_target import with_only_name
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ def _target(config: pytest.Config) -> str | None:
     if len(targets) > 1:
         said = f"got {', '.join(targets)}, but one run of pytest judges one target"
         raise pytest.UsageError(f"mha-parity: {said}; run it once for each.")
-    from mha_parity.targets.loading.unnamed import with_only_name
+    from mha_parity.targets.loading.default_target import with_only_name
 
     return with_only_name(targets[0])
 

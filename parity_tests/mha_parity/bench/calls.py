@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mha_parity.bench.contenders import Contender
     from mha_parity.bench.task_arrays import TaskArrays
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 
 def build_workload(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.bench.workload import Workload
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 WARM = 0.005  # seconds of untimed calls, after which caches hold what they can
 SLOW = 0.5  # seconds that a first call takes which is no guess at the next one's time

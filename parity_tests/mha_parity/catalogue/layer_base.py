@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.oracle.eval_orders import EvalOrder
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 LayerResult = tuple["Array", "Array | None"]
 

@@ -9,14 +9,14 @@ import numpy as np
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
-from mha_parity.targets.calls.attribution import refuses
+from mha_parity.targets.calls.error_origin import refuses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.interpreted_layers import InterpretedLayers
+    from mha_parity.targets.convention_base.interpreted_layers import InterpretedLayers
 
 
 class OtherWidth(NamedTuple):

@@ -32,16 +32,16 @@ from mha_parity.targets.caches.cached_calls import (
     last_row,
     rows,
 )
-from mha_parity.targets.caches.resets import forgetting_methods
-from mha_parity.targets.calls.attribution import REFUSES
+from mha_parity.targets.caches.reset_methods import forgetting_methods
+from mha_parity.targets.calls.error_origin import REFUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
-    from mha_parity.targets.calls.cache_use import CacheUse
+    from mha_parity.targets.calls.cache_arguments import CacheUse
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "rows with a cache"
 CHECKS = {NAME: "rows that are asked with a key/value cache are those of the whole sequence"}

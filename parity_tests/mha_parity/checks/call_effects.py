@@ -26,8 +26,8 @@ from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import as_float64, describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState
-from mha_parity.targets.calls.attribution import attributed
-from mha_parity.targets.calls.calls import Call, as_they_stand
+from mha_parity.targets.calls.error_origin import attributed
+from mha_parity.targets.calls.target_call import Call, as_they_stand
 from mha_parity.targets.source_facts import source_facts
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 
 class Schedule(NamedTuple):

@@ -22,16 +22,16 @@ from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import UNLIKE_LENGTHS
-from mha_parity.targets.base.self_causal import UNEQUAL
-from mha_parity.targets.calls.calls import asked_of, owner_of
 from mha_parity.targets.calls.layer_modes import has_modes, set_mode
+from mha_parity.targets.calls.target_call import asked_of, owner_of
+from mha_parity.targets.convention_base.always_causal import UNEQUAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
-    from mha_parity.targets.calls.calls import Call
+    from mha_parity.targets.calls.target_call import Call
+    from mha_parity.targets.convention_base.convention import Convention
 
 WIDER = 4  # times: by which heads of another width are wider
 # torch's own path for inference is another computation, of another accuracy in 16 bits.

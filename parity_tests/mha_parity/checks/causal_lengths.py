@@ -18,14 +18,14 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.core.features import UNLIKE_LENGTHS
 from mha_parity.core.target_facts import takes_one_length
-from mha_parity.targets.base.self_causal import UNEQUAL
-from mha_parity.targets.static.documented_alignment import documents_last_keys
+from mha_parity.targets.convention_base.always_causal import UNEQUAL
+from mha_parity.targets.static.documented_causal_alignment import documents_last_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "causal rule of few queries"
 CHECKS = {NAME: "under the causal rule few queries see the keys that they see among more"}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from mha_parity.checks.built_widths import OtherWidth, width_findings
 from mha_parity.checks.plain_sequence import plain_cross_attention
-from mha_parity.targets.base.interpreted_layers import InterpretedLayers
+from mha_parity.targets.convention_base.interpreted_layers import InterpretedLayers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "narrower context"
 CHECKS = {NAME: "a context of a width of its own changes the weights of keys and values alone"}

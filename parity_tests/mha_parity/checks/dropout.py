@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
-    from mha_parity.targets.calls.calls import Call
+    from mha_parity.targets.calls.target_call import Call
+    from mha_parity.targets.convention_base.convention import Convention
 
 # Not 0.5, so that p and 1 - p are never confused; exact in binary.
 P = 0.25

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 CHECKS: Mapping[str, str] = MappingProxyType({
     **dropout.CHECKS,

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from mha_parity.checks.built_widths import OtherWidth, width_findings, without_channels
 from mha_parity.checks.plain_sequence import plain_sequence
-from mha_parity.targets.base.interpreted_layers import InterpretedLayers
-from mha_parity.targets.layers.unlike_widths import QUERIES
+from mha_parity.targets.convention_base.interpreted_layers import InterpretedLayers
+from mha_parity.targets.layers.narrow_widths import QUERIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "narrower heads"
 CHECKS = {NAME: "heads of a width of their own are scaled by the root of that width"}

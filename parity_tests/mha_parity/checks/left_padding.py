@@ -18,15 +18,15 @@ from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.targets.caches.cached_calls import rows
-from mha_parity.targets.calls.attribution import refuses
-from mha_parity.targets.static.documented_rows import documents_zero_rows
+from mha_parity.targets.calls.error_origin import refuses
+from mha_parity.targets.static.documented_masked_rows import documents_zero_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "padding in front"
 CHECKS = {NAME: "padding in front of a sequence hides nothing else under the causal rule"}

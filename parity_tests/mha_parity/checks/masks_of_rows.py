@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
     from mha_parity.targets.calls.mask_format import MaskFormat
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "masks of single rows"
 CHECKS = {NAME: "a mask beside a causal rule hides from each row what it says of that row"}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "non-finite inputs"
 CHECKS = {NAME: "NaN and infinity in a value make the rows that see it NaN or infinite, no others"}

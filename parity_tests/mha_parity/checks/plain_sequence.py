@@ -10,7 +10,7 @@ from mha_parity.core.target_facts import takes_one_length
 
 if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 
 def plain_cross_attention(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
-    from mha_parity.targets.base.convention import Convention
-    from mha_parity.targets.calls.calls import Call
+    from mha_parity.targets.calls.target_call import Call
+    from mha_parity.targets.convention_base.convention import Convention
 
 CHECKS = {
     "rejects mismatched K/V lengths": "keys and values of different lengths are refused",

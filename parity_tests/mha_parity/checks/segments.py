@@ -17,14 +17,14 @@ from mha_parity.checks.plain_sequence import plain_sequence
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.targets.caches.cached_calls import rows
-from mha_parity.targets.calls.attribution import refuses
-from mha_parity.targets.static.parameters import numbers_segments, says_starts
+from mha_parity.targets.calls.error_origin import refuses
+from mha_parity.targets.static.call_parameters import numbers_segments, says_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "segments"
 CHECKS = {NAME: "rows see the keys of their own segment, and no others"}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mha_parity.core.candidate import Answer
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 SIZES, WIDTH = (6, 10), 3  # queries, keys; of heads; the first half of all is another problem
 REPEATS = 32  # equal calls of one object

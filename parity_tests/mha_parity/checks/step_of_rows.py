@@ -16,8 +16,8 @@ from mha_parity.targets.caches.cached_calls import CachedCalls, rows
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
-    from mha_parity.targets.calls.cache_use import CacheUse
+    from mha_parity.targets.calls.cache_arguments import CacheUse
+    from mha_parity.targets.convention_base.convention import Convention
 
 ROWS = 3  # of a call: no divisor of the lengths, so that the last call has fewer
 

@@ -15,7 +15,7 @@ from mha_parity.cases.variants import plain_variant
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
-from mha_parity.targets.calls.calls import with_arguments
+from mha_parity.targets.calls.target_call import with_arguments
 from mha_parity.targets.static.tile_names import may_be_of_tiles
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
-    from mha_parity.targets.calls.calls import Call
+    from mha_parity.targets.calls.target_call import Call
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "other tile sizes"
 CHECKS = {NAME: "the answer is the same with other sizes of tiles, or numbers of them"}

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from mha_parity.checks.built_widths import OtherWidth, width_findings, without_channels
 from mha_parity.checks.plain_sequence import plain_sequence
-from mha_parity.targets.base.interpreted_layers import InterpretedLayers
-from mha_parity.targets.layers.unlike_widths import PARTS
+from mha_parity.targets.convention_base.interpreted_layers import InterpretedLayers
+from mha_parity.targets.layers.narrow_widths import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "narrower value heads"
 CHECKS = {NAME: "value heads of a width of their own change the width of the values alone"}

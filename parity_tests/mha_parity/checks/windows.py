@@ -20,18 +20,18 @@ from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.caches.cached_calls import CachedCalls, rows
-from mha_parity.targets.calls.attribution import refuses
-from mha_parity.targets.offer.window_calls import WindowedSequence, in_window
-from mha_parity.targets.static.window_use import BLOCKS
-from mha_parity.targets.static.window_words import contradicted
+from mha_parity.targets.calls.error_origin import refuses
+from mha_parity.targets.features_offered.window_calls import WindowedSequence, in_window
+from mha_parity.targets.static.documented_window import contradicted
+from mha_parity.targets.static.window_arguments import BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
-    from mha_parity.targets.static.window_use import WindowUse
+    from mha_parity.targets.convention_base.convention import Convention
+    from mha_parity.targets.static.window_arguments import WindowUse
 
 NAME = "rows within a window"
 CHECKS = {NAME: "rows that are asked with a window are attention to the keys of that window"}

@@ -14,15 +14,15 @@ from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.targets import backends
 from mha_parity.targets.adapters import adapter_source
 from mha_parity.targets.adapters.adapted import Adapted
-from mha_parity.targets.adapters.nearest_reading import reading_lines
+from mha_parity.targets.adapters.closest_interpretation import reading_lines
 from mha_parity.targets.backends.list_arrays import ListArrays
 from mha_parity.targets.backends.own_tensors import OwnTensors
 from mha_parity.targets.bind import bind
-from mha_parity.targets.fit.fitted import Fitted
-from mha_parity.targets.interpretations.search import attention_in_float64, is_rounding
+from mha_parity.targets.interpretations.try_interpretations import attention_in_float64, is_rounding
 from mha_parity.targets.layers.weights import ATTRIBUTES
-from mha_parity.targets.libraries.held_parameters import HoldsParameters
+from mha_parity.targets.libraries.first_call_weights import HoldsParameters
 from mha_parity.targets.load import load
+from mha_parity.targets.trials.fitted_target import Fitted
 
 if TYPE_CHECKING:
     from typing import Any

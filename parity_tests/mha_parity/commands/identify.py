@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from mha_parity.core.candidate import TargetError
 from mha_parity.diagnose.identity import identify
 from mha_parity.run.narrowing import narrowed_candidate, restricted_offer
-from mha_parity.targets.fit.fitted import Fitted
-from mha_parity.targets.fit.refusals import NO_COUNTERPART
+from mha_parity.targets.trials.fitted_target import Fitted
+from mha_parity.targets.trials.refusals import NO_COUNTERPART
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from mha_parity.run.case_detail import case_detail
 from mha_parity.run.case_run import run_case
 from mha_parity.run.narrowing import settings_of
 from mha_parity.run.weights_pictures import draw_picture
-from mha_parity.targets.calls.calls import target_errors
+from mha_parity.targets.calls.target_call import target_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.pictures import WeightsPicture
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 # Debugging a layer should not stop in the call machinery around it.
 SKIPPED = ("mha_parity.*", "numpy._core.*", "torch.nn.modules.module")

@@ -11,7 +11,7 @@ from mha_parity.core.candidate import without_place
 from mha_parity.core.text import listed
 from mha_parity.oracle import reference
 from mha_parity.run import answer_dtype
-from mha_parity.targets.loading.stand_ins import INTERFACE_OF
+from mha_parity.targets.loading.library_stubs import INTERFACE_OF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
 from mha_parity.core.option_values import hint_of
-from mha_parity.targets.calls.attribution import raised_by
+from mha_parity.targets.calls.attention_weight_axes import documented_weights
 from mha_parity.targets.calls.crash_report import crash
-from mha_parity.targets.calls.documented_weights import documented_weights
+from mha_parity.targets.calls.error_origin import raised_by
+from mha_parity.targets.convention_names import KNOWN, convention_named
+from mha_parity.targets.features_offered.float32_targets import leave_out_float64
+from mha_parity.targets.features_offered.probe_features import offer_unprobed, probe_offer
+from mha_parity.targets.instances.fixed_sizes import asked_at_own_sizes, at_own_sizes
 from mha_parity.targets.instances.instance import layer_of, narrow_offer, use_layer
-from mha_parity.targets.instances.own_sizes import asked_at_own_sizes, at_own_sizes
 from mha_parity.targets.instances.state_dict import give_weights
-from mha_parity.targets.known import KNOWN, convention_named
-from mha_parity.targets.layers.bypass import Bypass
+from mha_parity.targets.layers.removed_parts import Bypass
 from mha_parity.targets.libraries.library_layers import as_layer
-from mha_parity.targets.loading import left_out
+from mha_parity.targets.loading import skipped_statements
 from mha_parity.targets.loading.callables import as_function, layer_inside
-from mha_parity.targets.methods import BY_STEP, single_step, target_in
-from mha_parity.targets.offer.left_out_float64 import leave_out_float64
-from mha_parity.targets.offer.probing import offer_unprobed, probe_offer
+from mha_parity.targets.method_targets import BY_STEP, single_step, target_in
 from mha_parity.targets.onnx.layer import OnnxLayer
 from mha_parity.targets.onnx.model import OnnxModel
 from mha_parity.targets.recognition import convention_of
@@ -31,7 +31,7 @@ from mha_parity.targets.recognition import convention_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 __all__ = ["KNOWN", "bind", "convention_named"]
 
@@ -92,7 +92,7 @@ def bind(
             if probe:  # else no call may have run a part
                 bypass.require_taken_out()
         bound.passed = {}  # the trials were no cases
-        said = left_out.remark_on(bound.subject), BY_STEP.format(step) if step else ""
+        said = skipped_statements.remark_on(bound.subject), BY_STEP.format(step) if step else ""
         bound.remarks = (*filter(None, said), *bound.remarks)
     except (TargetError, CandidateError):
         raise

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.option_values import hint_of
+from mha_parity.targets.loading.default_target import SUFFIXES, likeliest, public_names
 from mha_parity.targets.loading.definitions import KEPT
-from mha_parity.targets.loading.left_out import of_module, require_unchanged
+from mha_parity.targets.loading.library_stubs import named_in, needed_by
 from mha_parity.targets.loading.modules import PREFIX, from_file
-from mha_parity.targets.loading.stand_ins import named_in, needed_by
-from mha_parity.targets.loading.unnamed import SUFFIXES, likeliest, public_names
-from mha_parity.targets.methods import target_in
+from mha_parity.targets.loading.skipped_statements import of_module, require_unchanged
+from mha_parity.targets.method_targets import target_in
 from mha_parity.targets.onnx.model import SUFFIX, OnnxModel
 from mha_parity.targets.programs.command import EXEC
 from mha_parity.targets.programs.command_files import command

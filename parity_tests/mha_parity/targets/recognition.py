@@ -13,21 +13,21 @@ from mha_parity.targets.adapters.adapted import Adapted
 from mha_parity.targets.adapters.attention_call import is_adapter
 from mha_parity.targets.backends.list_arrays import ListArrays
 from mha_parity.targets.backends.own_tensors import own_tensors
+from mha_parity.targets.convention_names import convention_named
 from mha_parity.targets.conventions.functions import QKV, QKVHeads
 from mha_parity.targets.conventions.sdpa import SDPA
-from mha_parity.targets.fit.counterpart import refuse_without_counterpart
-from mha_parity.targets.fit.fitted import Fitted
-from mha_parity.targets.fit.heads_alike import UnlikeHeads, documented_heads
+from mha_parity.targets.features_offered.probe_features import accepts
 from mha_parity.targets.interpretations.interpretation import OF_HEADS
-from mha_parity.targets.known import convention_named
 from mha_parity.targets.loading.callables import is_function
-from mha_parity.targets.offer.probing import accepts
-from mha_parity.targets.static.backward_beside import backward_beside
+from mha_parity.targets.static.companion_backward import backward_beside
 from mha_parity.targets.static.documented_layout import documents_rows_alone
+from mha_parity.targets.trials.fitted_target import Fitted
+from mha_parity.targets.trials.heads_alike import UnlikeHeads, documented_heads
+from mha_parity.targets.trials.torch_counterpart import refuse_without_counterpart
 
 if TYPE_CHECKING:
     from mha_parity.targets.backends.base import Library
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 DISTINCT = {"batch": 2, "heads_count": 3, "queries": 5, "keys": 7, "head_dim": 6}
 
@@ -64,7 +64,7 @@ def convention_of(
     if name is None and call:
         return _bind_recognised(subject, libraries, path)
     if name is None:
-        from mha_parity.targets.detect import recognise
+        from mha_parity.targets.convention_by_signature import recognise
 
         name = recognise(subject, libraries, call=call)
     if name == Fitted.name:
@@ -121,7 +121,7 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
 
     Else as experiments show that it is meant; else by its signature all the same, to be judged.
     """
-    from mha_parity.targets.detect import computes_attention, recognise
+    from mha_parity.targets.convention_by_signature import computes_attention, recognise
 
     searched = inspect.isclass(subject) or is_function(subject)
     if path is not None or not searched:

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
-from mha_parity.targets.fit.calls_beside import CallsBeside
-from mha_parity.targets.loading.stand_ins import imported_in_name
-from mha_parity.targets.static.documented_rows import documents_zero_rows
-from mha_parity.targets.static.dropped_results import dropped_results
-from mha_parity.targets.static.own_backward import own_backward
+from mha_parity.targets.loading.library_stubs import imported_in_name
+from mha_parity.targets.static.custom_gradients import own_backward
+from mha_parity.targets.static.discarded_results import dropped_results
+from mha_parity.targets.static.documented_masked_rows import documents_zero_rows
+from mha_parity.targets.trials.companion_calls import CallsBeside
 
 if TYPE_CHECKING:
     from mha_parity.core.target_facts import TargetFacts
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 
 OF_MASKS = frozenset({Role.MASK, Role.SCORE_BIAS})

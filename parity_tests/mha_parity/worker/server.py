@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.calls.calls import Call
+    from mha_parity.targets.calls.target_call import Call
     from mha_parity.targets.programs.command_files import CommandOfFiles
 
 HUGE_MAPPINGS = ("torch", "jax", "tensorflow")  # these map far more than they touch
@@ -53,11 +53,11 @@ def serve(requests: int, answers: int) -> None:
     assert isinstance(setup, Setup)  # noqa: S101  (the run's first message)
     sys.path[:] = setup.search
     from mha_parity.targets import load
-    from mha_parity.targets.calls import calls
+    from mha_parity.targets.calls import target_call
     from mha_parity.targets.programs.command import Command
     from mha_parity.targets.programs.command_files import CommandOfFiles
 
-    calls.before_call_hook = sign = CallNotice(answers)
+    target_call.before_call_hook = sign = CallNotice(answers)
     try:
         subject = load.load(setup.target)
         _say(answers, Loaded())
@@ -67,7 +67,7 @@ def serve(requests: int, answers: int) -> None:
         _say(answers, Refused(sentence=str(error)))
         return
     except Exception as error:  # noqa: BLE001  (a mistake of the harness is no finding)
-        from mha_parity.targets.calls.attribution import harness_error
+        from mha_parity.targets.calls.error_origin import harness_error
 
         _say(answers, Refused(sentence=f"{setup.target} {harness_error(error)}"))
         return

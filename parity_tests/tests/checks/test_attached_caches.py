@@ -7,7 +7,7 @@ import pytest
 from mha_parity.checks.cached_rows import NAME
 from mha_parity.core.parameters import Role, Status
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.calls.cache_use import ATTACHED
+from mha_parity.targets.calls.cache_arguments import ATTACHED
 from subject_checks import checks_of
 
 judged = checks_of("attached_caches.py", cases=24, dtypes=("float64",))

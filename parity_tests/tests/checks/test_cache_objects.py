@@ -11,7 +11,7 @@ from mha_parity.checks.cached_rows import NAME
 from mha_parity.core.parameters import Role, Status
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.caches.cache_objects import makers
-from mha_parity.targets.calls.cache_use import FILLED, MEANING
+from mha_parity.targets.calls.cache_arguments import FILLED, MEANING
 from subject_checks import check_subject, checks_of, load_subject
 
 judged = checks_of("cache_objects.py", cases=40, dtypes=("float64",))

@@ -66,7 +66,7 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.oracle.recorded import problem_of
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
-from mha_parity.targets.calls.cache_use import CacheUse
+from mha_parity.targets.calls.cache_arguments import CacheUse
 
 CASE = Case(seed=3, batch=2, queries=6, keys=6, heads_count=2, head_dim=3, inputs="self")
 PROBLEM = make_problem(CASE)

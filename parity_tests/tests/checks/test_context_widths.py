@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.checks.context_widths import NAME
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.layers.unlike_widths import context_names
+from mha_parity.targets.layers.narrow_widths import context_names
 from mha_parity.targets.layers.weights import Slot
 from subject_checks import checks_of
 

@@ -12,7 +12,7 @@ from mha_parity.targets.caches.step_methods import (
     UNTRIED,
     step_methods,
 )
-from mha_parity.targets.methods import BY_STEP
+from mha_parity.targets.method_targets import BY_STEP
 from subject_checks import checks_of, load_subject
 
 judged = checks_of("step_methods.py", cases=40, dtypes=("float64",))

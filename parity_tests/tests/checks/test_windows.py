@@ -8,7 +8,7 @@ from mha_parity.checks.windows import NAME
 from mha_parity.core.features import SQUARE
 from mha_parity.core.parameters import Role, Status
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.static.window_use import ALL, BLOCKS, PAIR_RULES, RULES, WindowUse
+from mha_parity.targets.static.window_arguments import ALL, BLOCKS, PAIR_RULES, RULES, WindowUse
 from subject_checks import checks_of
 
 judged = checks_of("windows.py", cases=24, dtypes=("float64",))

@@ -10,8 +10,8 @@ import pytest
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.case import Case
-from mha_parity.targets.fit.bent_scores import bends_scores
-from mha_parity.targets.interpretations.search import attention_in_float64
+from mha_parity.targets.interpretations.try_interpretations import attention_in_float64
+from mha_parity.targets.trials.modified_scores import bends_scores
 from subject_checks import check_subject
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from mha_parity.targets.bind import bind
 from subject_checks import SUBJECTS, check_subject
 
 if TYPE_CHECKING:
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 CAUSES = {
     "reversed_channels": "column d of the output holds column D - 1 - d",

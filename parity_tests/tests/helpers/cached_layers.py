@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from mha_parity.targets.calls.cache_use import CacheUse
+from mha_parity.targets.calls.cache_arguments import CacheUse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

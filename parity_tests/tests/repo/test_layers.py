@@ -23,9 +23,10 @@ LAYERS = (
 )  # fmt: skip
 # The rooms of `targets`, and the modules above them.
 TARGETS = (
-    "backends", "static", "loading", "calls", "layers", "interpretations", "libraries", "base",
-    "masks", "caches", "fit", "offer", "conventions", "adapters", "instances", "programs", "onnx",
-    "methods", "load", "source_facts", "known", "detect", "recognition", "bind",
+    "backends", "static", "loading", "calls", "layers", "interpretations", "libraries",
+    "convention_base", "masks", "caches", "trials", "features_offered", "conventions", "adapters",
+    "instances", "programs", "onnx", "method_targets", "load", "source_facts", "convention_names",
+    "convention_by_signature", "recognition", "bind",
 )  # fmt: skip
 # The rooms of `diagnose.experiments`, and the modules above them.
 EXPERIMENTS = (

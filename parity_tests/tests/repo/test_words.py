@@ -42,7 +42,7 @@ EXEMPT = {
         "documentation as a user writes it, whose words the harness reads"
     ),
     ("parity_tests/subjects/without_counterpart.py", "mix"): (
-        "the output projection, by a name that `targets.fit.names` knows"
+        "the output projection, by a name that `targets.static.names` knows"
     ),
 }
 # A docstring begins with a verb or a noun of the field instead.

@@ -17,8 +17,8 @@ from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.run.check import check
-from mha_parity.targets.calls.attribution import attributed
-from mha_parity.targets.calls.calls import Call
+from mha_parity.targets.calls.error_origin import attributed
+from mha_parity.targets.calls.target_call import Call
 from subject_checks import SUBJECTS
 
 SUBJECT = f"{SUBJECTS}/miscalled.py"

@@ -12,13 +12,13 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import make_offer
 from mha_parity.targets.adapters.attention_call import AttentionCall
-from mha_parity.targets.base.convention import PLAIN_LAYER, Convention, FeatureProbe
-from mha_parity.targets.base.returned_weights import weight_probes
-from mha_parity.targets.base.self_causal import take_as_causal
 from mha_parity.targets.calls import vjp
-from mha_parity.targets.calls.calls import Arguments, Call
-from mha_parity.targets.calls.problem_arrays import at_first_heads
-from mha_parity.targets.offer.probing import accepts
+from mha_parity.targets.calls.problem_weights import at_first_heads
+from mha_parity.targets.calls.target_call import Arguments, Call
+from mha_parity.targets.convention_base.always_causal import take_as_causal
+from mha_parity.targets.convention_base.convention import PLAIN_LAYER, Convention, FeatureProbe
+from mha_parity.targets.convention_base.returned_weights import weight_probes
+from mha_parity.targets.features_offered.probe_features import accepts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import ADAPTER
 from mha_parity.targets.adapters.code_lines import WIDTH, wrapped
-from mha_parity.targets.adapters.skeleton import WEIGHTS, Skeleton
-from mha_parity.targets.static import parameters
+from mha_parity.targets.adapters.template_lines import WEIGHTS, Skeleton
+from mha_parity.targets.static import call_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mha_parity.targets.fit.fitted import Fitted
+    from mha_parity.targets.trials.fitted_target import Fitted
 
 NUMPY = "import numpy as np"
 IMPORTS = {
@@ -54,7 +54,7 @@ def empty_adapter(
 
     ``reading`` are lines of the nearest reading, which its author keeps as far as they are right.
     """
-    named = ", ".join(str(each) for each in parameters.of_callable(subject))
+    named = ", ".join(str(each) for each in call_parameters.of_callable(subject))
     signature = f"{getattr(subject, '__name__', 'the target')}({named})"
     head = _head(target, IMPORTS.get(library, NUMPY))
     kept = [each for line in reading for each in wrapped(line).splitlines()]

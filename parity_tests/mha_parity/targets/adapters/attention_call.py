@@ -9,14 +9,14 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.calls.mask_format import MaskArgument, MaskContent, reduce_axes
 from mha_parity.targets.calls.mask_plan import mask_contents
-from mha_parity.targets.calls.problem_arrays import arrays_of, with_grouped_heads
+from mha_parity.targets.calls.problem_weights import arrays_of, with_grouped_heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.core.arrays import Array
-    from mha_parity.targets.calls.calls import Arguments
     from mha_parity.targets.calls.mask_format import Axes
+    from mha_parity.targets.calls.target_call import Arguments
 
 _MARK = "__mha_parity_adapter__"
 _AXES = {"N", "H", "L", "S", "1", "NH"}

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.caches.cache_objects import arguments_of_maker, first_maker
-from mha_parity.targets.interpretations.empty_states import KEYS, OBJECT, VALUES
+from mha_parity.targets.interpretations.empty_past import KEYS, OBJECT, VALUES
 from mha_parity.targets.static.signatures import forward
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mha_parity.targets.fit.fitted import Fitted
+    from mha_parity.targets.trials.fitted_target import Fitted
 
 _AXES = {"G": "call.num_heads", "0": "0", "D": "call.head_dim", "C": "call.embed_dim"}
 _EMPTY = {

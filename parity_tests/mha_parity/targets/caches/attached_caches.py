@@ -15,15 +15,15 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Parameter, Role
 from mha_parity.targets.caches.cache_objects import makers, new_cache
-from mha_parity.targets.calls.calls import owner_of
-from mha_parity.targets.layers.build import assign
+from mha_parity.targets.calls.target_call import owner_of
+from mha_parity.targets.layers.build_layer import assign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
-    from mha_parity.targets.calls.calls import Call
+    from mha_parity.targets.calls.target_call import Call
+    from mha_parity.targets.convention_base.convention import Convention
 
 OF = "attribute"
 NOT_MADE = "None in every call: callers attach a cache to it, and nothing that was tried made one"

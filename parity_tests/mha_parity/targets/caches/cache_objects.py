@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.caches.step_methods import MAKES
-from mha_parity.targets.calls.calls import method_of, target_errors
-from mha_parity.targets.interpretations.empty_states import empty_pairs, empty_state
-from mha_parity.targets.static import parameters
+from mha_parity.targets.calls.target_call import method_of, target_errors
+from mha_parity.targets.interpretations.empty_past import empty_pairs, empty_state
+from mha_parity.targets.static import call_parameters
 from mha_parity.targets.static.argument_meanings import LayerSizes, meanings
-from mha_parity.targets.static.own_methods import own_methods
+from mha_parity.targets.static.defined_methods import own_methods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from inspect import Parameter
 
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.calls.calls import Arguments, Call
+    from mha_parity.targets.calls.target_call import Arguments, Call
 
 _CALLED_CACHE = re.compile(r"cache|kv_?state|kv_?memory", re.IGNORECASE)
 _MAKES_ITSELF = re.compile(
@@ -187,7 +187,7 @@ def arguments_of_maker(made_by: str, entry: Any, call: Call) -> dict[str, str]:
 
     """
     given = dict[str, str]()
-    for each in parameters.of_callable(_maker(made_by, entry, call)):
+    for each in call_parameters.of_callable(_maker(made_by, entry, call)):
         meaning = next(iter(meanings(each.name)), "")
         if meaning in _OF_ARRAYS | _SAMPLES | _SIZES or each.default is each.empty:
             if not meaning:

@@ -23,8 +23,8 @@ from mha_parity.core.features import ONE_ROW, UNMASKED
 from mha_parity.core.parameters import Role
 from mha_parity.targets.caches.attached_caches import cache_attributes, say_attached, ways
 from mha_parity.targets.caches.cache_objects import beginnings, is_guess
-from mha_parity.targets.caches.cache_places import placed, taken_from
 from mha_parity.targets.caches.cached_calls import CachedCalls, last_row, rows
+from mha_parity.targets.caches.caches_in_results import placed, taken_from
 from mha_parity.targets.caches.step_methods import (
     OF_MORE,
     ROW_BY_ROW,
@@ -32,12 +32,12 @@ from mha_parity.targets.caches.step_methods import (
     step_methods,
     steps_of_more,
 )
-from mha_parity.targets.calls.attribution import attributed
-from mha_parity.targets.calls.cache_use import CacheUse
-from mha_parity.targets.interpretations.empty_states import empty_pairs
+from mha_parity.targets.calls.cache_arguments import CacheUse
+from mha_parity.targets.calls.error_origin import attributed
+from mha_parity.targets.interpretations.empty_past import empty_pairs
 from mha_parity.targets.interpretations.roles import counts_rows_before
-from mha_parity.targets.static.map_sizes import is_annotated
-from mha_parity.targets.static.parameters import role
+from mha_parity.targets.static.call_parameters import role
+from mha_parity.targets.static.length_arguments import is_annotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 LENGTH, HEAD_DIM = 6, 8  # of small problems; no part of the rows is as long as a head is wide
 BEFORE = 3  # rows whose cache is passed on

@@ -17,28 +17,28 @@ from mha_parity.core.parameters import Role
 from mha_parity.core.problem import INPUTS
 from mha_parity.targets.caches.attached_caches import attached, made
 from mha_parity.targets.caches.cache_objects import begun_cache
-from mha_parity.targets.caches.cache_places import taken_from
-from mha_parity.targets.caches.resets import forgetting_methods
+from mha_parity.targets.caches.caches_in_results import taken_from
+from mha_parity.targets.caches.reset_methods import forgetting_methods
 from mha_parity.targets.caches.step_methods import (
     first_cache,
     stepped,
 )
-from mha_parity.targets.calls.calls import (
+from mha_parity.targets.calls.canonical_layout import one_by_one
+from mha_parity.targets.calls.target_call import (
     Arguments,
     method_of,
     owner_of,
     target_errors,
     with_arguments,
 )
-from mha_parity.targets.calls.canonical_layout import one_by_one
 from mha_parity.targets.static.argument_meanings import LayerSizes
-from mha_parity.targets.static.parameters import role
+from mha_parity.targets.static.call_parameters import role
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
-    from mha_parity.targets.calls.cache_use import CacheUse
+    from mha_parity.targets.calls.cache_arguments import CacheUse
+    from mha_parity.targets.convention_base.convention import Convention
 
 
 class CachedAnswer(NamedTuple):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.base.interpreted import InterpretedCalls
 from mha_parity.targets.caches.cache_objects import new_caches
-from mha_parity.targets.calls.calls import with_arguments
-from mha_parity.targets.interpretations.empty_states import OBJECT
+from mha_parity.targets.calls.target_call import with_arguments
+from mha_parity.targets.convention_base.interpreted import InterpretedCalls
+from mha_parity.targets.interpretations.empty_past import OBJECT
 
 if TYPE_CHECKING:
-    from mha_parity.targets.calls.calls import Arguments, Call
+    from mha_parity.targets.calls.target_call import Arguments, Call
 
 
 class CallsWithCaches(InterpretedCalls):

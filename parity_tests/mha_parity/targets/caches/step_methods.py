@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
-from mha_parity.targets.calls.calls import method_of, owner_of, target_errors
-from mha_parity.targets.static import parameters
+from mha_parity.targets.calls.target_call import method_of, owner_of, target_errors
+from mha_parity.targets.static import call_parameters
 from mha_parity.targets.static.argument_meanings import meanings
-from mha_parity.targets.static.own_methods import own_methods
+from mha_parity.targets.static.defined_methods import own_methods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.targets.calls.cache_use import CacheUse
-    from mha_parity.targets.calls.calls import Call
+    from mha_parity.targets.calls.cache_arguments import CacheUse
+    from mha_parity.targets.calls.target_call import Call
     from mha_parity.targets.static.argument_meanings import LayerSizes
 
 _STEP = re.compile(
@@ -63,11 +63,11 @@ def _steps(kind: Any) -> Iterator[tuple[str, list[str]]]:
 
 
 def _parameters(kind: Any, method: str) -> list[str]:
-    return [p.name for p in parameters.of_callable(getattr(kind, method), skip_self=True)]
+    return [p.name for p in call_parameters.of_callable(getattr(kind, method), skip_self=True)]
 
 
 def _is_cache(name: str) -> bool:
-    return parameters.role(name, "call") is Role.CACHE
+    return call_parameters.role(name, "call") is Role.CACHE
 
 
 def _makers(kind: Any) -> Iterator[str]:
@@ -112,7 +112,7 @@ def first_cache(call: Call, passed: str, sizes: LayerSizes) -> tuple[Any, ...]:
     if passed in {"", NONE}:
         return (None,) if passed else ()
     maker = method_of(call.function, passed)
-    required = [p for p in parameters.of_callable(maker) if p.default is p.empty]
+    required = [p for p in call_parameters.of_callable(maker) if p.default is p.empty]
     meant = {p.name: next(iter(meanings(p.name)), "") for p in required}
     if not all(meant.values()):
         raise CandidateError("structure", f"`{passed}` takes what is unknown")

@@ -14,7 +14,7 @@ import numpy as np
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.calls.calls import target_errors
+from mha_parity.targets.calls.target_call import target_errors
 from mha_parity.targets.loading.callables import layer_inside
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import traceback
 
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
 from mha_parity.targets.backends import lacked_by_compiler
-from mha_parity.targets.calls.attribution import is_harness, raised_in
+from mha_parity.targets.calls.error_origin import is_harness, raised_in
 from mha_parity.targets.loading.definitions import explain_name_error
-from mha_parity.targets.loading.left_out import KEPT_BY, LeftOut
+from mha_parity.targets.loading.skipped_statements import KEPT_BY, LeftOut
 
 DEPTH = 4  # frames of the candidate that a report shows
 # NumPy's einsum takes bfloat16 as far as it can make matrix products of it: by the sizes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from mha_parity.targets.calls.calls import target_errors
+from mha_parity.targets.calls.target_call import target_errors
 
 
 def is_of_equinox(layer: Any) -> bool:

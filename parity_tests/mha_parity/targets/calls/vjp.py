@@ -17,17 +17,17 @@ from mha_parity.cases.generate import cotangent
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.calls.calls import target_errors
 from mha_parity.targets.calls.canonical_layout import canonical, lay_rows, split_result
 from mha_parity.targets.calls.jax_vjp import JaxVJP
 from mha_parity.targets.calls.tape_gradients import TapeGradients
+from mha_parity.targets.calls.target_call import target_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.targets.backends.base import Library
-    from mha_parity.targets.calls.calls import Arguments, Call
+    from mha_parity.targets.calls.target_call import Arguments, Call
 
 NONE_OFFERED = (
     "it takes no arrays of torch, JAX, TensorFlow or Keras, and has no `vjp` or `backward`"

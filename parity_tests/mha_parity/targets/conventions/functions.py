@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.case import Case
 from mha_parity.core.features import make_offer
-from mha_parity.targets.base.convention import Convention, FeatureProbe
-from mha_parity.targets.base.returned_weights import weight_probes
-from mha_parity.targets.base.self_causal import take_as_causal
 from mha_parity.targets.calls import vjp
-from mha_parity.targets.calls.calls import Arguments, Call
 from mha_parity.targets.calls.canonical_layout import lay_rows
-from mha_parity.targets.calls.problem_arrays import array_or_neutral
+from mha_parity.targets.calls.problem_weights import array_or_neutral
+from mha_parity.targets.calls.target_call import Arguments, Call
+from mha_parity.targets.convention_base.always_causal import take_as_causal
+from mha_parity.targets.convention_base.convention import Convention, FeatureProbe
+from mha_parity.targets.convention_base.returned_weights import weight_probes
 from mha_parity.targets.static.signatures import by_letter, signature
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.base.convention import PLAIN_CORE
 from mha_parity.targets.calls.canonical_layout import only_sample
+from mha_parity.targets.convention_base.convention import PLAIN_CORE
 from mha_parity.targets.conventions.sdpa import SDPA, joined_mask
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.calls.calls import Arguments
+    from mha_parity.targets.calls.target_call import Arguments
 
 UNBATCHED = PLAIN_CORE.replace(layout="unbatched", batch=1, attn="bool2d")
 

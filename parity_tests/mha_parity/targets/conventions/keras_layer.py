@@ -11,10 +11,10 @@ import numpy as np
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.features import make_offer
 from mha_parity.core.problem import INPUTS
-from mha_parity.targets.base.convention import PLAIN_LAYER, Convention, FeatureProbe
-from mha_parity.targets.calls.calls import Arguments, Call, target_errors
 from mha_parity.targets.calls.canonical_layout import lay_rows
+from mha_parity.targets.calls.target_call import Arguments, Call, target_errors
 from mha_parity.targets.calls.vjp import arrays_pulled, as_state_dict, differentiated
+from mha_parity.targets.convention_base.convention import PLAIN_LAYER, Convention, FeatureProbe
 from mha_parity.targets.conventions.sdpa import joined_mask
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import FeatureProbe
+    from mha_parity.targets.convention_base.convention import FeatureProbe
 
 
 class ProjectionFunction(XWeights):

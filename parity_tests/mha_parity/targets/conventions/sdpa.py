@@ -12,13 +12,7 @@ from mha_parity.core.candidate import Answer
 from mha_parity.core.features import make_offer
 from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.base.convention import PLAIN_CORE, Convention, FeatureProbe
-from mha_parity.targets.base.dropout_argument import with_sources
-from mha_parity.targets.base.grouped_heads import grouped, groups_heads
-from mha_parity.targets.base.returned_weights import weight_probes, weights_switches
-from mha_parity.targets.base.self_causal import take_as_causal
 from mha_parity.targets.calls import vjp
-from mha_parity.targets.calls.calls import Arguments, Call
 from mha_parity.targets.calls.canonical_layout import (
     canonical_weights,
     merge_output,
@@ -26,7 +20,13 @@ from mha_parity.targets.calls.canonical_layout import (
     split_result,
     swap_axes,
 )
-from mha_parity.targets.masks.documented import documented_added
+from mha_parity.targets.calls.target_call import Arguments, Call
+from mha_parity.targets.convention_base.always_causal import take_as_causal
+from mha_parity.targets.convention_base.convention import PLAIN_CORE, Convention, FeatureProbe
+from mha_parity.targets.convention_base.dropout_argument import with_sources
+from mha_parity.targets.convention_base.grouped_heads import grouped, groups_heads
+from mha_parity.targets.convention_base.returned_weights import weight_probes, weights_switches
+from mha_parity.targets.masks.documented_meaning import documented_added
 from mha_parity.targets.static.documented_layout import documentation
 from mha_parity.targets.static.signatures import Signature, signature
 

@@ -13,15 +13,16 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import make_offer
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.base.attended_axis import BATCH_FIRST, mixes_samples
-from mha_parity.targets.base.convention import FeatureProbe
-from mha_parity.targets.base.dropout_argument import generator_argument
-from mha_parity.targets.base.instance_calls import InstanceCalls
-from mha_parity.targets.base.self_causal import take_as_causal
 from mha_parity.targets.calls import vjp
-from mha_parity.targets.calls.calls import Arguments, Call, owner_of, target_errors
 from mha_parity.targets.calls.canonical_layout import lay_rows, only_sample
 from mha_parity.targets.calls.layer_modes import has_modes, set_mode
+from mha_parity.targets.calls.target_call import Arguments, Call, owner_of, target_errors
+from mha_parity.targets.convention_base.always_causal import take_as_causal
+from mha_parity.targets.convention_base.convention import FeatureProbe
+from mha_parity.targets.convention_base.dropout_argument import generator_argument
+from mha_parity.targets.convention_base.instance_calls import InstanceCalls
+from mha_parity.targets.convention_base.sequence_axis import BATCH_FIRST, mixes_samples
+from mha_parity.targets.static.differences_from_torch import departures, second_value
 from mha_parity.targets.static.signatures import (
     ANY,
     Signature,
@@ -29,7 +30,6 @@ from mha_parity.targets.static.signatures import (
     forward,
     signature,
 )
-from mha_parity.targets.static.torch_defaults import departures, second_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,9 +111,9 @@ class TorchModule(InstanceCalls):
         """Narrow the offer to what the path computes."""
         if self.path is None:
             return offered
-        from mha_parity.targets.conventions import torch_paths
+        from mha_parity.targets.conventions import torch_kernel_paths
 
-        return offered | torch_paths.path_offer(self.path)
+        return offered | torch_kernel_paths.path_offer(self.path)
 
     def plain_case(self) -> Case:
         """Two heads of width 3, two samples, torch's default layout."""
@@ -165,9 +165,9 @@ class TorchModule(InstanceCalls):
         rows = arguments.rows(lay_rows(problem))
         options = {k: v for k, v in self._options(problem, arguments) if self._called.takes(k)}
         if self.path is not None:
-            from mha_parity.targets.conventions import torch_paths
+            from mha_parity.targets.conventions import torch_kernel_paths
 
-            layer = torch_paths.on_path(self.path, layer)
+            layer = torch_kernel_paths.on_path(self.path, layer)
         function = layer if callable(layer) else forward(layer)
         call = self.with_masks(Call(function, rows, options, tuple(arguments.given)), arguments)
         return vjp.with_layer_gradients(call, layer, arguments)

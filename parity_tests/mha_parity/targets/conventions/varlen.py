@@ -17,17 +17,17 @@ from mha_parity.core.features import make_offer
 from mha_parity.core.parameters import Role
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.base.convention import PLAIN_CORE, Convention, FeatureProbe
-from mha_parity.targets.base.dropout_argument import with_dropout_passed
-from mha_parity.targets.base.grouped_heads import grouped, groups_heads
 from mha_parity.targets.calls import vjp
-from mha_parity.targets.calls.calls import Arguments, Call, positional_and_keyword
 from mha_parity.targets.calls.canonical_layout import split_result
-from mha_parity.targets.interpretations.search import attention_in_float64, is_rounding
+from mha_parity.targets.calls.target_call import Arguments, Call, positional_and_keyword
+from mha_parity.targets.convention_base.convention import PLAIN_CORE, Convention, FeatureProbe
+from mha_parity.targets.convention_base.dropout_argument import with_dropout_passed
+from mha_parity.targets.convention_base.grouped_heads import grouped, groups_heads
+from mha_parity.targets.interpretations.try_interpretations import attention_in_float64, is_rounding
 from mha_parity.targets.static import projection_names as names
 from mha_parity.targets.static.argument_meanings import given_windows
+from mha_parity.targets.static.call_parameters import role
 from mha_parity.targets.static.documented_layout import documented_sentences, module_sentences
-from mha_parity.targets.static.parameters import role
 from mha_parity.targets.static.signatures import by_letter
 
 if TYPE_CHECKING:

@@ -20,26 +20,30 @@ from mha_parity.core.case import BLOCK
 from mha_parity.core.global_state import seeded_generators
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.base.fitted_gradients import parts_of
-from mha_parity.targets.base.instance_calls import InstanceCalls
 from mha_parity.targets.calls.built_layer import BuiltLayer
-from mha_parity.targets.calls.calls import target_errors
 from mha_parity.targets.calls.layer_modes import has_modes, set_mode
-from mha_parity.targets.calls.problem_arrays import KEY_PARTS, arrays_of
-from mha_parity.targets.fit.fitted import Fitted
-from mha_parity.targets.instances.built_switches import settle_switches
-from mha_parity.targets.instances.built_trials import length_limit, refuse_left_over, without_effect
-from mha_parity.targets.interpretations.search import SMALL
-from mha_parity.targets.layers.packing import ProjectionSlot, unpack
+from mha_parity.targets.calls.problem_weights import KEY_PARTS, arrays_of
+from mha_parity.targets.calls.target_call import target_errors
+from mha_parity.targets.convention_base.fitted_gradients import parts_of
+from mha_parity.targets.convention_base.instance_calls import InstanceCalls
+from mha_parity.targets.instances.fixed_switches import settle_switches
+from mha_parity.targets.instances.instance_trials import (
+    length_limit,
+    refuse_left_over,
+    without_effect,
+)
+from mha_parity.targets.interpretations.try_interpretations import SMALL
 from mha_parity.targets.layers.sizes_in_code import HEADS
+from mha_parity.targets.layers.weight_packing import ProjectionSlot, unpack
 from mha_parity.targets.layers.weights import sizes_of, slot_array
 from mha_parity.targets.loading.callables import layer_inside
+from mha_parity.targets.trials.fitted_target import Fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 # Regimes of the inputs alone: all others are made by weights.
 REGIMES = ("normal", "tiny", "ties", "constant", "zeros")

@@ -13,7 +13,6 @@ import numpy as np
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.safetensors import FormatError, load_tensors
-from mha_parity.targets.fit.fitted import Fitted
 from mha_parity.targets.instances.instance import (
     fewer_kv_heads,
     fitted_entries,
@@ -21,14 +20,15 @@ from mha_parity.targets.instances.instance import (
     own_weights,
     torch_entries,
 )
-from mha_parity.targets.layers.packing import ProjectionSlot, names_output, unpack
+from mha_parity.targets.layers.weight_packing import ProjectionSlot, names_output, unpack
 from mha_parity.targets.static.projection_names import bias_parts, parts
+from mha_parity.targets.trials.fitted_target import Fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
     from mha_parity.targets.instances.instance import Entry
 
 SUFFIX = ".safetensors"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mha_parity.core.features import IN_EVERY_CALL
-from mha_parity.targets.calls.problem_arrays import bias_values, unbiased
-from mha_parity.targets.interpretations.empty_states import state_text
+from mha_parity.targets.calls.problem_weights import bias_values, unbiased
+from mha_parity.targets.interpretations.empty_past import state_text
 from mha_parity.targets.interpretations.identity_rotations import rotation_text
 from mha_parity.targets.layers.weights import width_first
 from mha_parity.targets.static import projection_names as names
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mha_parity.targets.interpretations.parameter_assignment import ParameterAssignment
-    from mha_parity.targets.layers.construct import Construction
+    from mha_parity.targets.layers.constructor_arguments import Construction
     from mha_parity.targets.layers.weights import Slot
 
 FIRST_ROW = (

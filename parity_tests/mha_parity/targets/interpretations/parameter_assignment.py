@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.calls.mask_format import MaskHolder
-from mha_parity.targets.interpretations.empty_states import OBJECT, empty_state
-from mha_parity.targets.interpretations.fillers import filler_mask
+from mha_parity.targets.interpretations.empty_past import OBJECT, empty_state
 from mha_parity.targets.interpretations.identity_rotations import PREFIX, rotation_by_nothing
-from mha_parity.targets.layers.configurations import RecordingConfig
+from mha_parity.targets.interpretations.placeholder_arguments import filler_mask
+from mha_parity.targets.layers.config_objects import RecordingConfig
 from mha_parity.targets.static import projection_names as names
 from mha_parity.targets.static.tile_names import TILE, tile_or_count
 

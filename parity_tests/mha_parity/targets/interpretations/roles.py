@@ -9,25 +9,25 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.parameters import Role
-from mha_parity.targets.interpretations.empty_states import empty_states
-from mha_parity.targets.interpretations.fillers import FILLERS, PLAINEST
+from mha_parity.targets.interpretations.empty_past import empty_states
 from mha_parity.targets.interpretations.identity_rotations import rotations
 from mha_parity.targets.interpretations.parameter_assignment import (
     CONFIGURATION,
     KV_HEADS,
     ParameterAssignment,
 )
+from mha_parity.targets.interpretations.placeholder_arguments import FILLERS, PLAINEST
 from mha_parity.targets.interpretations.weight_arguments import (
     in_dictionary,
     in_order,
     weight_parts,
     weight_readings,
 )
-from mha_parity.targets.layers.bypass import parts_taken_out
-from mha_parity.targets.static import parameters
+from mha_parity.targets.layers.removed_parts import parts_taken_out
+from mha_parity.targets.static import call_parameters
 from mha_parity.targets.static import projection_names as names
 from mha_parity.targets.static.argument_meanings import meanings, size_of_heads, whole_windows
-from mha_parity.targets.static.map_sizes import is_annotated, is_length, is_pair, map_sizes
+from mha_parity.targets.static.length_arguments import is_annotated, is_length, is_pair, map_sizes
 from mha_parity.targets.static.parameter_kinds import (
     MATRIX,
     counts_heads,
@@ -65,7 +65,7 @@ _FIRST_ROW = re.compile(
 
 def inputs_of_call(call: Any, *, skip_self: bool = False) -> tuple[tuple[str, str], ...]:
     """Return which parameters of a function get query, key and value, masks and such left out."""
-    named = parameters.of_callable(call, skip_self=skip_self)
+    named = call_parameters.of_callable(call, skip_self=skip_self)
     return infer_inputs([p for p in named if not is_no_input(p)])
 
 
@@ -96,11 +96,16 @@ def may_be_keys(named: Sequence[inspect.Parameter]) -> Iterator[tuple[str, bool]
 
     A name may say nothing, or `key` where there is no `value`, or of random numbers beside a mode.
     """
-    modes = any(p.name in parameters.MODES for p in named)
-    optional = [(p.name, parameters.role(p.name, "call", None)) for p in named if p.default is None]
-    inputs = (name for name, role in optional if role is Role.INPUT and is_key(name))
+    modes = any(p.name in call_parameters.MODES for p in named)
+    inputs = filter(is_key, _optional(named, Role.INPUT))
     yield from ((name, not (modes and name == "key")) for name in inputs)
-    yield from ((name, False) for name, role in optional if role is Role.OTHER)
+    yield from ((name, False) for name in _optional(named, Role.OTHER))
+
+
+def _optional(named: Sequence[inspect.Parameter], role: Role) -> Iterator[str]:
+    """Yield the names of the parameters of a role that default to None."""
+    optional = (p.name for p in named if p.default is None)
+    yield from (name for name in optional if call_parameters.role(name, "call", None) is role)
 
 
 def is_key(name: str) -> bool:
@@ -127,7 +132,7 @@ def _state_of_a_reader(named: Sequence[inspect.Parameter]) -> Iterator[frozenset
     Of `state, memory` the first reads the second; elsewhere a state is one of earlier calls.
     """
     required = [p for p in named if p.default is p.empty]
-    roles = [parameters.role(p.name, "call") for p in required]
+    roles = [call_parameters.role(p.name, "call") for p in required]
     if len(required) == 2 and roles[0] is Role.CACHE and roles[1] in _INPUTS:
         yield frozenset({required[0].name})
 
@@ -147,7 +152,7 @@ def _with_rotations(
 def _with_states(roles: ParameterAssignment) -> Iterator[ParameterAssignment]:
     """Yield roles, and the same in which required states of earlier calls hold no row yet."""
     yield roles
-    states = [name for name in roles.none if parameters.role(name, "call") is Role.CACHE]
+    states = [name for name in roles.none if call_parameters.role(name, "call") is Role.CACHE]
     left = tuple(name for name in roles.none if name not in states)
     if states and (left or roles.filler == FILLERS[0]):
         for found in empty_states(states):
@@ -158,7 +163,7 @@ def _of_layer(
     named: Sequence[inspect.Parameter], *, with_heads: bool, rows: frozenset[str]
 ) -> Iterator[ParameterAssignment]:
     """Yield the same with None for positions; ``rows`` are inputs whatever they are called."""
-    named = _rows_required([p for p in named if p.name not in parameters.MODES])
+    named = _rows_required([p for p in named if p.name not in call_parameters.MODES])
     required = [p for p in named if with_heads and p.default is p.empty]
     of_heads = {p.name: said for p in required if (said := size_of_heads(p.name))}
     named = [p for p in named if p.name not in of_heads]
@@ -171,7 +176,7 @@ def _of_layer(
         yield from _with_given(named, given)
         return
     height, width = map_sizes([p.name for p in named if p.default is p.empty])
-    other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
+    other = [p for p in named if call_parameters.role(p.name, "call", p.default) not in _INPUTS]
     other = [p for p in other if p.name not in rows]
     named = [p for p in named if p.name not in {height, width}]
     windows = whole_windows(named)
@@ -224,11 +229,7 @@ def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[Paramete
 
     Some layers shape a mask without a look at whether there is one.
     """
-    may = tuple(
-        p.name
-        for p in named
-        if p.default is None and parameters.role(p.name, "call", None) is Role.MASK
-    )
+    may = tuple(_optional(named, Role.MASK))
     every = [*of_layer(named)] if may else []  # several, where tables of positions are required
     for each, filler in (*product(every[:1], FILLERS[1:]), *product(every[1:], PLAINEST)):
         yield replace(each, none=(*each.none, *may), always=may, filler=filler)
@@ -241,11 +242,7 @@ def with_optional_rotations(
 
     Some layers rotate without a look at whether there is a table.
     """
-    may = {
-        p.name
-        for p in named
-        if p.default is None and parameters.role(p.name, "call", None) is Role.POSITIONS
-    }
+    may = {*_optional(named, Role.POSITIONS)}
     if may:
         required = [p.replace(default=p.empty) if p.name in may else p for p in named]
         yield from of_layer(required)
@@ -284,7 +281,7 @@ def is_one_by_default(parameter: inspect.Parameter) -> bool:
 
     Kernels have it that want theirs of the caller, as those of JAX: then each call gets torch's.
     """
-    scales = parameters.role(parameter.name, "call", parameter.default) is Role.SCALE
+    scales = call_parameters.role(parameter.name, "call", parameter.default) is Role.SCALE
     return scales and type(parameter.default) in {int, float} and parameter.default == 1
 
 
@@ -332,10 +329,10 @@ def _of_others(
     tiled = [p for p in required if is_required_tile(p)]
     weighed = [p for p in required if weight_parts(p.name) and p not in (*sized, *tiled)]
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
-    other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
+    other = [p for p in rest if call_parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
     windows = whole_windows(rest)
     sequences = [p for p in rest if p not in (*other, *tiled) and p.name not in windows]
-    kept = parameters.kept_rows(other) if len(sequences) == 1 + len(weighed) == 1 else []
+    kept = call_parameters.kept_rows(other) if len(sequences) == 1 + len(weighed) == 1 else []
     sequences, other = [*sequences, *kept], [p for p in other if p not in kept]
     optional = [p for p in named if p.default is None and not is_no_input(p)]
     found = infer_inputs([*sequences, *optional])
@@ -386,7 +383,7 @@ _NEVER_INPUT = frozenset({
 
 def is_no_input(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter of a call is a mask, a switch or a cache by its name: no input."""
-    return parameters.role(parameter.name, "call", parameter.default) in _NEVER_INPUT
+    return call_parameters.role(parameter.name, "call", parameter.default) in _NEVER_INPUT
 
 
 def of_positions(named: Sequence[inspect.Parameter], of: str) -> tuple[str, ...]:
@@ -397,4 +394,4 @@ def of_positions(named: Sequence[inspect.Parameter], of: str) -> tuple[str, ...]
     if of == "call" and parts_taken_out():
         return ()
     required = [p for p in named if p.default is p.empty and not counts_rows_before(p)]
-    return tuple(p.name for p in required if parameters.role(p.name, of) is Role.POSITIONS)
+    return tuple(p.name for p in required if call_parameters.role(p.name, of) is Role.POSITIONS)

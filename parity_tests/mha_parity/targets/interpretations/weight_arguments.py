@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mha_parity.targets.layers.weights import WeightArgument
 from mha_parity.targets.static import projection_names as names
 from mha_parity.targets.static.argument_meanings import meanings
-from mha_parity.targets.static.code_names import fields_of
+from mha_parity.targets.static.names_in_code import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,14 +9,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import ADAPTER, TargetError
-from mha_parity.targets.layers.construct import InnerAttention, constructions
-from mha_parity.targets.static import parameters
+from mha_parity.targets.layers.constructor_arguments import InnerAttention, constructions
+from mha_parity.targets.static import call_parameters
 from mha_parity.targets.static.signatures import forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mha_parity.targets.layers.construct import Construction
+    from mha_parity.targets.layers.constructor_arguments import Construction
 
 # What a constructor calls it, and what it is not where its annotation says one of these.
 NAME = re.compile(
@@ -71,7 +71,7 @@ def refuse_undecided(name: str, kind: type) -> None:
         What differs may be the layer or any of them; the sentence names them.
 
     """
-    wants = wanted(parameters.of_callable(kind))
+    wants = wanted(call_parameters.of_callable(kind))
     found = [] if wants is None else [each.__name__ for each in inner_attentions(kind, wants)]
     if wants is None or len(found) < 2:
         return
@@ -90,7 +90,7 @@ def _is_inner(subject: Any, kind: type) -> bool:
         return len(_required(subject)) >= ROWS
     if not isinstance(subject, type) or issubclass(subject, kind) or issubclass(kind, subject):
         return False
-    if wanted(parameters.of_callable(subject)) is not None:
+    if wanted(call_parameters.of_callable(subject)) is not None:
         return False
     return len(_required(forward(subject))) > ROWS  # with `self`
 
@@ -106,7 +106,7 @@ def _required(call: Any) -> list[inspect.Parameter]:
 def _ways(name: str, subject: Any) -> Iterator[InnerAttention]:
     """Yield how a constructor may be given an attention: an instance, or what it is itself."""
     if isinstance(subject, type):
-        found = constructions(subject, parameters.of_callable(subject))
+        found = constructions(subject, call_parameters.of_callable(subject))
         for construction in islice(found, MAX_WAYS):
             yield InnerAttention(name, subject, construction)
     yield InnerAttention(name, subject)

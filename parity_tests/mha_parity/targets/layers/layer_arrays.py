@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.layers.build import assign, is_module
+from mha_parity.targets.layers.build_layer import assign, is_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.layers import layer_arrays, weights
-from mha_parity.targets.layers.build import new_layer
+from mha_parity.targets.layers.build_layer import new_layer
 from mha_parity.targets.layers.inner_attention import all_constructions
-from mha_parity.targets.layers.module_numbers import number_of
-from mha_parity.targets.layers.sorted_leaves import sorted_by_name
-from mha_parity.targets.static import parameters
+from mha_parity.targets.layers.module_constants import number_of
+from mha_parity.targets.layers.weight_assignment import sorted_by_name
+from mha_parity.targets.static import call_parameters
 from mha_parity.targets.static.argument_meanings import LayerSizes
-from mha_parity.targets.static.code_names import names_read
+from mha_parity.targets.static.names_in_code import names_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,7 +71,7 @@ def _likelihood(pair: tuple[int, int], numbers: set[int]) -> tuple[bool, bool, i
 
 def _built(kind: type) -> tuple[Any, Any] | None:
     """Return a layer of each asked size; None of a class that takes heads, or is not built."""
-    named = parameters.of_callable(kind)
+    named = call_parameters.of_callable(kind)
     for how in all_constructions(kind, named):
         if how.has("heads", "head_dim"):
             return None

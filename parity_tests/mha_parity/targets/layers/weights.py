@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.head_projections import PROJECTIONS
-from mha_parity.targets.calls.problem_arrays import KEY_PARTS, with_grouped_heads
-from mha_parity.targets.layers.build import is_module
+from mha_parity.targets.calls.problem_weights import KEY_PARTS, with_grouped_heads
+from mha_parity.targets.layers.build_layer import is_module
 from mha_parity.targets.layers.layer_arrays import READS, leaves, set_array
-from mha_parity.targets.layers.sorted_leaves import CONVOLUTIONS
+from mha_parity.targets.layers.weight_assignment import CONVOLUTIONS
 from mha_parity.targets.static import projection_names as names
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.targets.layers.layer_arrays import Leaf
-    from mha_parity.targets.layers.sorted_leaves import SortedLeaves
+    from mha_parity.targets.layers.weight_assignment import SortedLeaves
 
     Axes = tuple[str, ...]
 # Where the rows of a part lie together, so do those of a head: "pdh" would pass interleaved heads.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.calls.calls import target_errors
+from mha_parity.targets.calls.target_call import target_errors
 from mha_parity.targets.interpretations.roles import of_layer, with_optional_masks, with_random_keys
-from mha_parity.targets.static import parameters
-from mha_parity.targets.static.parameters import modes_of
+from mha_parity.targets.static import call_parameters
+from mha_parity.targets.static.call_parameters import modes_of
 from mha_parity.targets.static.signatures import forward
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def make_parameters(layer: Any, sizes: LayerSizes) -> None:
     if (known := type(layer).known.get(key)) is not None:
         vars(layer).update(deepcopy(known))
         return
-    named = parameters.of_callable(forward(layer))
+    named = call_parameters.of_callable(forward(layer))
     raised: list[CandidateError] = []
     # What went through for one layer of a class does for another: tracing calls takes long.
     went_through = type(layer).first_calls

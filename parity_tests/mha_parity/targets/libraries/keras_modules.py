@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.targets.layers.layer_arrays import READS
-from mha_parity.targets.libraries.functional_modules import register_tree
-from mha_parity.targets.libraries.held_parameters import HoldsParameters
-from mha_parity.targets.libraries.keras_pool import (
+from mha_parity.targets.libraries.first_call_weights import HoldsParameters
+from mha_parity.targets.libraries.flax_haiku_modules import register_tree
+from mha_parity.targets.libraries.reused_keras_layers import (
     MODULES,
     TRACKED,
     FirstCall,

@@ -6,8 +6,8 @@ import inspect
 import sys
 from typing import Any
 
-from mha_parity.targets.libraries.functional_modules import OfFlax, OfHaiku
-from mha_parity.targets.libraries.held_parameters import HoldsParameters
+from mha_parity.targets.libraries.first_call_weights import HoldsParameters
+from mha_parity.targets.libraries.flax_haiku_modules import OfFlax, OfHaiku
 from mha_parity.targets.libraries.keras_modules import OfKeras
 
 # Parameters of a constructor that name a module, or say what it stands in.

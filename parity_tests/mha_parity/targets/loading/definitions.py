@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mha_parity.targets.loading.left_out import LeftOut
+    from mha_parity.targets.loading.skipped_statements import LeftOut
 
 _DEFINITIONS = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from mha_parity.targets.loading import definitions, notebook, stand_ins
-from mha_parity.targets.loading.left_out import LeftOut, keep
+from mha_parity.targets.loading import definitions, library_stubs, notebook
+from mha_parity.targets.loading.skipped_statements import LeftOut, keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -179,7 +179,7 @@ def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
 
     What the file itself is known to lack is provided before, so that it is executed once.
     """
-    with stand_ins.imports_allowed():
+    with library_stubs.imports_allowed():
         for name in _not_found(path):
             _provide(name, path)
         for _ in range(MOST_MISSING):
@@ -246,7 +246,7 @@ def _provide(name: str, path: Path) -> None:
     ]
     if not holders:
         own = (folder / root for folder in path.parents[:LEVELS] if (folder / root).is_dir())
-        stand_ins.stand_in_for(root, next(own, None))
+        library_stubs.stand_in_for(root, next(own, None))
         return
     holders.sort(key=lambda folder: not all(_holds(folder, each) for each in wanted))
     sys.path.append(str(holders[0]))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.environment import installed
 from mha_parity.targets.loading.definitions import execute
-from mha_parity.targets.loading.left_out import LeftOut, keep
+from mha_parity.targets.loading.skipped_statements import LeftOut, keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

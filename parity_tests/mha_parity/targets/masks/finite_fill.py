@@ -11,7 +11,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.arrays import split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import EXTREME_VALUES
-from mha_parity.targets.masks.experiment import mask_problem, weights_shown
+from mha_parity.targets.masks.hidden_keys import mask_problem, weights_shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.base.convention import Convention
+    from mha_parity.targets.convention_base.convention import Convention
 
 # Scores up to this one are ordinary: exp of them is a number in float64, 709.78.
 EXP_RANGE = float(np.log(np.finfo(np.float64).max))

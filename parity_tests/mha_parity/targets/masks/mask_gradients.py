@@ -9,12 +9,12 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.calls.mask_format import ADDED, MaskArgument, MaskContent
-from mha_parity.targets.masks.experiment import MaskExperiment
-from mha_parity.targets.masks.shapes_in_text import documented_shapes
+from mha_parity.targets.masks.documented_shapes import documented_shapes
+from mha_parity.targets.masks.hidden_keys import MaskExperiment
 
 if TYPE_CHECKING:
-    from mha_parity.targets.base.convention import Convention
     from mha_parity.targets.calls.mask_format import MaskFormat, MaskSearchResult
+    from mha_parity.targets.convention_base.convention import Convention
 
 
 def with_gradients_tried(

@@ -10,10 +10,10 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.own_weights import OwnWeights
-from mha_parity.targets.base.convention import PLAIN_CORE, FeatureProbe
 from mha_parity.targets.calls.canonical_layout import only_sample
+from mha_parity.targets.convention_base.convention import PLAIN_CORE, FeatureProbe
 from mha_parity.targets.conventions.sdpa import SDPA, joined_mask
-from mha_parity.targets.onnx.fit import (
+from mha_parity.targets.onnx.closeness import (
     graph_fit,
     refuse_unlike,
     settle_causal,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
     from mha_parity.targets.backends.base import Library
-    from mha_parity.targets.calls.calls import Arguments
+    from mha_parity.targets.calls.target_call import Arguments
 
 MASK = "attn_mask"
 NO_MASK = {"padding": ("none",), "attn": ("none",), "masked_rows": ("none",)}

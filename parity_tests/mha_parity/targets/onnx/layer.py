@@ -11,13 +11,13 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, TargetError
 from mha_parity.core.features import make_offer
-from mha_parity.targets.base.convention import PLAIN_LAYER, Convention
-from mha_parity.targets.base.returned_weights import weight_probes
-from mha_parity.targets.calls.calls import Arguments, Call
 from mha_parity.targets.calls.canonical_layout import lay_rows
-from mha_parity.targets.calls.problem_arrays import array_or_neutral
+from mha_parity.targets.calls.problem_weights import array_or_neutral
+from mha_parity.targets.calls.target_call import Arguments, Call
+from mha_parity.targets.convention_base.convention import PLAIN_LAYER, Convention
+from mha_parity.targets.convention_base.returned_weights import weight_probes
 from mha_parity.targets.instances.instance import own_weights
-from mha_parity.targets.onnx.fit import (
+from mha_parity.targets.onnx.closeness import (
     graph_fit,
     refuse_unlike,
     settle_causal,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
     from mha_parity.targets.backends.base import Library
-    from mha_parity.targets.base.convention import FeatureProbe
+    from mha_parity.targets.convention_base.convention import FeatureProbe
 
 INPUTS = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
 ORDERS = ("parts", "heads", "columns")  # of packed rows, as in ``packing``

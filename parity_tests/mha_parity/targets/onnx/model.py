@@ -13,7 +13,7 @@ from mha_parity.core.candidate import TargetError
 from mha_parity.core.parameters import Role
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 from mha_parity.targets.onnx.weights import Graph
-from mha_parity.targets.static import parameters
+from mha_parity.targets.static import call_parameters
 from mha_parity.targets.static.signatures import by_letter
 
 if TYPE_CHECKING:
@@ -198,7 +198,11 @@ def _input(text: str, given: Any) -> Input:
 
 
 def _is_mask(given: Input) -> bool:
-    return parameters.role(given.name, "call") in {Role.MASK, Role.SCORE_BIAS, Role.LENGTHS}
+    return call_parameters.role(given.name, "call") in {
+        Role.MASK,
+        Role.SCORE_BIAS,
+        Role.LENGTHS,
+    }
 
 
 def _shown(given: Input) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.targets.layers.packing import ROWS, ProjectionSlot, names_output, unpack
+from mha_parity.targets.layers.weight_packing import ROWS, ProjectionSlot, names_output, unpack
 from mha_parity.targets.static.projection_names import parts
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from mha_parity.cases.generate import cotangent
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.case import Case
 from mha_parity.core.problem import INPUTS, Problem
-from mha_parity.targets.base.convention import Convention
-from mha_parity.targets.calls.calls import Arguments, Call
+from mha_parity.targets.calls.call_source import python_of_call
 from mha_parity.targets.calls.canonical_layout import canonical_weights
+from mha_parity.targets.calls.target_call import Arguments, Call
 from mha_parity.targets.calls.vjp import as_state_dict
-from mha_parity.targets.calls.written_call import python_of_call
+from mha_parity.targets.convention_base.convention import Convention
 from mha_parity.targets.programs.command import Command
 
 if TYPE_CHECKING:

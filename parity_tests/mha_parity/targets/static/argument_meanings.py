@@ -13,7 +13,7 @@ from unittest.mock import MagicMock
 import numpy as np
 
 from mha_parity.core.case import Case
-from mha_parity.targets.static import weights_by_name
+from mha_parity.targets.static import weight_dictionary
 from mha_parity.targets.static.projection_names import (
     PART_OF_HEADS,
     WINDOW,
@@ -148,7 +148,7 @@ class LayerSizes:
             "root": math.sqrt(width / self.heads),
             "inverse_root": 1 / math.sqrt(width / self.heads),
             "off": False, "on": True, "dropout": self.dropout, "zero": 0, "one": 1.0,
-            weights_by_name.MEANING: weights_by_name.WeightsByName(width),
+            weight_dictionary.MEANING: weight_dictionary.WeightsByName(width),
             "device": "cpu", "none": None, "axis": -2,  # that of rows
             "dtype": np.float32,
             "part": 2, "one_row": 1,  # shorter than what is judged: several parts, and a rest

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
-from mha_parity.targets.static import parameters
+from mha_parity.targets.static import call_parameters
 from mha_parity.targets.static import projection_names as names
 from mha_parity.targets.static.argument_meanings import meanings
-from mha_parity.targets.static.map_sizes import is_annotated
+from mha_parity.targets.static.length_arguments import is_annotated
 from mha_parity.targets.static.tile_names import is_required_tile
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def holder(named: Sequence[inspect.Parameter]) -> inspect.Parameter | None:
 def is_configuration(parameter: inspect.Parameter) -> bool:
     """Return whether a required parameter is an object with sizes by its name, as `cfg`."""
     wanted = parameter.default is parameter.empty
-    return wanted and parameters.role(parameter.name, "call") is Role.CONFIG
+    return wanted and call_parameters.role(parameter.name, "call") is Role.CONFIG
 
 
 def counts_heads(parameter: inspect.Parameter) -> bool:
@@ -76,4 +76,6 @@ def size_meanings(parameter: inspect.Parameter) -> tuple[str, ...]:
 def switched_off(left: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:
     """Return the switches among required parameters, by their annotation: each is off."""
     found = (p for p in left if is_annotated(p, bool))
-    return tuple((p.name, "off") for p in found if parameters.role(p.name, "call") is Role.OTHER)
+    return tuple(
+        (p.name, "off") for p in found if call_parameters.role(p.name, "call") is Role.OTHER
+    )

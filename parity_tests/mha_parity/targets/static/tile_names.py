@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mha_parity.targets.static.map_sizes import is_annotated
+from mha_parity.targets.static.length_arguments import is_annotated
 from mha_parity.targets.static.projection_names import PART_OF_HEADS, snake_case
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from mha_parity.targets import load
 from mha_parity.targets.adapters.adapted import NO_MASKS
 from mha_parity.targets.adapters.attention_call import AttentionCall
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
-from mha_parity.targets.base.convention import Convention
-from mha_parity.targets.base.self_causal import CAUSAL
 from mha_parity.targets.bind import bind
-from mha_parity.targets.calls.calls import Arguments
+from mha_parity.targets.calls.target_call import Arguments
+from mha_parity.targets.convention_base.always_causal import CAUSAL
+from mha_parity.targets.convention_base.convention import Convention
 from subject_checks import SUBJECTS
 
 FILE = SUBJECTS / "adapters.py"

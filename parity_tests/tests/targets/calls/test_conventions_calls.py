@@ -13,7 +13,7 @@ from mha_parity.core.case import Case
 from mha_parity.core.problem import Problem
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.targets.calls.calls import Call
+from mha_parity.targets.calls.target_call import Call
 
 QKV = Case(
     seed=5, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none",

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.static.backward_beside import backward_beside
+from mha_parity.targets.static.companion_backward import backward_beside
 from subject_checks import checks_of, load_subject
 
 judged = checks_of("functions_with_backward.py", cases=40)

@@ -12,7 +12,7 @@ from mha_parity.judging.output import JudgeSettings
 from mha_parity.run.case_run import run_cases
 from mha_parity.run.check import check
 from mha_parity.targets import load
-from mha_parity.targets.layers.packing import ProjectionSlot, unpack
+from mha_parity.targets.layers.weight_packing import ProjectionSlot, unpack
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS
 

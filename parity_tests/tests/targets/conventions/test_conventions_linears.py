@@ -12,12 +12,12 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets import load
-from mha_parity.targets.base.self_causal import CAUSAL
 from mha_parity.targets.bind import bind
+from mha_parity.targets.convention_base.always_causal import CAUSAL
 from mha_parity.targets.interpretations.roles import infer_inputs, is_no_input
-from mha_parity.targets.layers.configurations import RecordingConfig
-from mha_parity.targets.layers.construct import constructions
-from mha_parity.targets.layers.packing import ProjectionSlot
+from mha_parity.targets.layers.config_objects import RecordingConfig
+from mha_parity.targets.layers.constructor_arguments import constructions
+from mha_parity.targets.layers.weight_packing import ProjectionSlot
 from mha_parity.targets.static.argument_meanings import LENGTH, LayerSizes
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS, checks_of

@@ -21,9 +21,9 @@ from mha_parity.oracle.reference import reference_answer
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
-from mha_parity.targets.base.convention import Convention
 from mha_parity.targets.bind import KNOWN, bind
-from mha_parity.targets.detect import recognise
+from mha_parity.targets.convention_base.convention import Convention
+from mha_parity.targets.convention_by_signature import recognise
 from subject_checks import SUBJECTS
 
 # The five documents the project grew from, each style as functions and as classes or objects.
@@ -332,7 +332,7 @@ def test_unsure_says_what_it_saw(
 
     The search ends after 100 interpretations: what it says does not depend on their number.
     """
-    monkeypatch.setattr("mha_parity.targets.interpretations.search.TRIALS", 100)
+    monkeypatch.setattr("mha_parity.targets.interpretations.try_interpretations.TRIALS", 100)
     with pytest.raises(ValueError, match=message):
         bind(subject)
 

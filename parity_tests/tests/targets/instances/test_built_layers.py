@@ -13,8 +13,8 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets import load
-from mha_parity.targets.base.instance_calls import InstanceCalls
 from mha_parity.targets.bind import bind
+from mha_parity.targets.convention_base.instance_calls import InstanceCalls
 from subject_checks import SUBJECTS, check_subject
 
 

@@ -16,8 +16,8 @@ from mha_parity.judging.output import DEFAULT_SETTINGS
 from mha_parity.run.case_run import run_case
 from mha_parity.run.check import check
 from mha_parity.targets import load
-from mha_parity.targets.base.instance_calls import InstanceCalls
 from mha_parity.targets.bind import bind
+from mha_parity.targets.convention_base.instance_calls import InstanceCalls
 from mha_parity.targets.instances.instance import layer_of
 from subject_checks import SUBJECTS, check_subject
 

@@ -10,8 +10,8 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.diagnose.experiments.designs.variants import OUTPUT_ORDER, QUERY_ORDER
 from mha_parity.run.check import check
-from mha_parity.targets.base.grouped_heads import NO_GROUPS, TILES
 from mha_parity.targets.bind import bind
+from mha_parity.targets.convention_base.grouped_heads import NO_GROUPS, TILES
 from mha_parity.targets.load import load
 from subject_checks import SUBJECTS, check_subject
 

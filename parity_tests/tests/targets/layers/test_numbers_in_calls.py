@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.layers.module_numbers import lengths_in_calls
+from mha_parity.targets.layers.module_constants import lengths_in_calls
 from subject_checks import checks_of, load_subject
 
 judged = checks_of("numbers_in_calls.py", dtypes=("float64", "float32"), cases=40)

@@ -8,7 +8,7 @@ import pytest
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
-from mha_parity.targets.interpretations.search import SMALL, attention_in_float64
+from mha_parity.targets.interpretations.try_interpretations import SMALL, attention_in_float64
 from subject_checks import check_subject, checks_of, load_subject
 
 judged = checks_of("own_channels.py", cases=40)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.calls.from_torch import torch_taker
+from mha_parity.targets.calls.weights_from_torch import torch_taker
 from subject_checks import checks_of
 
 judged = checks_of("own_loaders.py", cases=40, dtypes=("float64", "float32"))

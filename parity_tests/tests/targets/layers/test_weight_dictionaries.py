@@ -11,9 +11,9 @@ import pytest
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
-from mha_parity.targets.detect import recognise
+from mha_parity.targets.convention_by_signature import recognise
 from mha_parity.targets.layers.layer_arrays import path_expression, set_array
-from mha_parity.targets.static.code_names import keys_read
+from mha_parity.targets.static.names_in_code import keys_read
 from subject_checks import SUBJECTS, checks_of
 
 FILE = "weight_dictionaries.py"

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.base.dropout_argument import WITHOUT_KEY
+from mha_parity.targets.convention_base.dropout_argument import WITHOUT_KEY
 from subject_checks import checks_of
 
 pytestmark = [

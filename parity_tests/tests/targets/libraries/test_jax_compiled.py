@@ -15,8 +15,8 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import parse
 from mha_parity.targets.bind import bind
-from mha_parity.targets.calls.calls import Call, as_they_stand
 from mha_parity.targets.calls.jax_compiled import OPTIONS, CompiledCalls
+from mha_parity.targets.calls.target_call import Call, as_they_stand
 from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
 

@@ -6,7 +6,11 @@ import pytest
 
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.calls.crash_report import crash
-from mha_parity.targets.offer.left_out_float64 import DOCUMENTED, OF_WEIGHTS, documents_float32
+from mha_parity.targets.features_offered.float32_targets import (
+    DOCUMENTED,
+    OF_WEIGHTS,
+    documents_float32,
+)
 from subject_checks import checks_of
 
 judged = checks_of("float32_weights.py", cases=40)

@@ -10,7 +10,7 @@ import pytest
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
-from mha_parity.targets.loading import stand_ins
+from mha_parity.targets.loading import library_stubs
 from subject_checks import check_subject
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def test_it_is_judged_with_the_other_library(
     monkeypatch: pytest.MonkeyPatch, write: Callable[[str], str], scale: str, outcome: Outcome
 ) -> None:
     """Names, names of modules within and functions of its own are found; a wrong one fails."""
-    monkeypatch.setitem(stand_ins.INTERFACE_OF, "like_numpy", "numpy")
+    monkeypatch.setitem(library_stubs.INTERFACE_OF, "like_numpy", "numpy")
     verdict = check_subject(write(SOURCE.replace("SCALE", scale)), cases=40)
     assert outcome is verdict.outcome, verdict.sentence
     said = "`like_numpy` is not installed: `numpy`, whose interface it has, was used in its place"
@@ -49,7 +49,7 @@ def test_a_library_without_its_interface_is_not_replaced(
     monkeypatch: pytest.MonkeyPatch, write: Callable[[str], str]
 ) -> None:
     """What the other library has not is a stand-in, whose call says what is missing."""
-    monkeypatch.setitem(stand_ins.INTERFACE_OF, "like_numpy", "numpy")
+    monkeypatch.setitem(library_stubs.INTERFACE_OF, "like_numpy", "numpy")
     with pytest.raises(ValueError, match=r"like_numpy.fused was called, but like_numpy is not in"):
         check_subject(write("import like_numpy as xp\ndef f(q, k, v): return xp.fused(q, k, v)\n"))
 

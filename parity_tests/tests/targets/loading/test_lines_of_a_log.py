@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.targets.loading.stand_ins import StandIn
+from mha_parity.targets.loading.library_stubs import StandIn
 
 
 @pytest.mark.parametrize("name", ["logs.logger.debug", "tracker.info"])

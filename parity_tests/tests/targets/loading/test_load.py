@@ -15,8 +15,8 @@ from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.run import remarks
 from mha_parity.targets import load
 from mha_parity.targets.bind import KNOWN, bind
-from mha_parity.targets.loading import definitions, notebook, stand_ins
-from mha_parity.targets.loading.left_out import LeftOut
+from mha_parity.targets.loading import definitions, library_stubs, notebook
+from mha_parity.targets.loading.skipped_statements import LeftOut
 from subject_checks import SUBJECTS
 
 # Modules that a test leaves behind.
@@ -273,7 +273,7 @@ def test_a_missing_library_that_only_draws_is_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function that draws its weights in every call is called; what reads a drawing raises."""
-    monkeypatch.setattr(stand_ins, "DRAWING", frozenset({"not_there_to_draw"}))
+    monkeypatch.setattr(library_stubs, "DRAWING", frozenset({"not_there_to_draw"}))
     source = "import not_there_to_draw as plt\ndef f(q):\n    plt.heatmap(q).set_title('q')\n"
     source += "    return q\ndef g(q):\n    fig, ax = plt.subplots()\n    return q\n"
     tree(tmp_path, {"draws.py": source})
@@ -395,7 +395,7 @@ def test_a_library_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "whole.py").write_text("def attention(Q, K, V):\n    return Q\n", encoding="utf-8")
     lacking = load.load(f"{tmp_path}/lacking.py:attention")
     whole = load.load(f"{tmp_path}/whole.py:attention")
-    assert ("nosuchlib", "nosuchtoo") == stand_ins.imported_in_name(lacking)
-    assert () == stand_ins.imported_in_name(whole) == stand_ins.imported_in_name(3)
+    assert ("nosuchlib", "nosuchtoo") == library_stubs.imported_in_name(lacking)
+    assert () == library_stubs.imported_in_name(whole) == library_stubs.imported_in_name(3)
     said = remarks.not_installed("nosuchlib")
     assert said.startswith("the import of `nosuchlib` failed, and the target was judged without")

@@ -10,8 +10,8 @@ import pytest
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.load import load
+from mha_parity.targets.loading.default_target import public_names
 from mha_parity.targets.loading.notebook import cell_python
-from mha_parity.targets.loading.unnamed import public_names
 from subject_checks import check_subject
 
 if TYPE_CHECKING:

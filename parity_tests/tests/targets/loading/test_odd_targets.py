@@ -14,8 +14,8 @@ from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
-from mha_parity.targets.fit.fitted import Fitted
 from mha_parity.targets.load import load
+from mha_parity.targets.trials.fitted_target import Fitted
 
 QKV = Case(seed=1, batch=1, queries=5, keys=7, heads_count=2, head_dim=3, form="qkv",
            projection="none", inputs="cross", layout="unbatched")  # fmt: skip

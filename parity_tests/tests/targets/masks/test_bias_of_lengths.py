@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.masks.shapes_in_text import documented_shapes
+from mha_parity.targets.masks.documented_shapes import documented_shapes
 from mha_parity.targets.static.documented_layout import documentation
 from subject_checks import checks_of, load_subject
 

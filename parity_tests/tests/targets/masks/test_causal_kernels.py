@@ -7,8 +7,8 @@ import pytest
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
-from mha_parity.targets.base.self_causal import CAUSAL
 from mha_parity.targets.bind import bind
+from mha_parity.targets.convention_base.always_causal import CAUSAL
 from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.masks.documented import documented_hides
-from mha_parity.targets.masks.shapes_in_text import documented_shapes
+from mha_parity.targets.masks.documented_meaning import documented_hides
+from mha_parity.targets.masks.documented_shapes import documented_shapes
 from subject_checks import check_subject, checks_of
 
 SAID = {

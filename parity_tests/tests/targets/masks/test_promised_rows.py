@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.static.documented_rows import documents_a_key, documents_zero_rows
+from mha_parity.targets.static.documented_masked_rows import documents_a_key, documents_zero_rows
 from subject_checks import checks_of
 
 judged = checks_of("promised_rows.py", cases=200, dtypes=("float64", "float32"))

@@ -19,7 +19,7 @@ from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.targets.interpretations.search import attention_in_float64
+from mha_parity.targets.interpretations.try_interpretations import attention_in_float64
 from mha_parity.targets.onnx import model as onnx_model
 from mha_parity.worker.client import isolated
 

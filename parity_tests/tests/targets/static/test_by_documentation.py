@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.static.window_words import documented_extent
+from mha_parity.targets.static.documented_window import documented_extent
 from subject_checks import checks_of
 
 judged = checks_of("by_documentation.py", cases=48, dtypes=("float64",))

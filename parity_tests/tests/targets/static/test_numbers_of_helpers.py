@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.layers.module_numbers import numbers_read
+from mha_parity.targets.layers.module_constants import numbers_read
 from subject_checks import checks_of, load_subject
 
 judged = checks_of("numbers_of_helpers.py", cases=40)

@@ -10,8 +10,8 @@ import pytest
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.calls.calls import Call
-from mha_parity.targets.layers.module_numbers import number_of
+from mha_parity.targets.calls.target_call import Call
+from mha_parity.targets.layers.module_constants import number_of
 from subject_checks import checks_of, load_subject
 
 judged = checks_of("module_sizes.py", dtypes=("float64", "float32"))

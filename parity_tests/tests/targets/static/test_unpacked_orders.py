@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.targets.static.documented_packing import documents_parts_first
+from mha_parity.targets.static.documented_qkv_packing import documents_parts_first
 from subject_checks import checks_of
 
 checked = checks_of("unpacked_orders.py", cases=30, dtypes=("float64",))
