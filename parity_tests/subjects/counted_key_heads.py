@@ -47,6 +47,41 @@ def counted_by_rest(q, k, v, num_heads=4, num_groups=1):
     return of_rows(q, k, v, num_heads, num_heads // num_groups)
 
 
+class ByRatio(torch.nn.Module):
+    """Right: `gqa_ratio` query heads share a key head, two of them by default."""
+
+    def __init__(self, embed_dim, num_heads, gqa_ratio=2):
+        super().__init__()
+        self.num_heads, self.num_kv_heads = num_heads, num_heads // gqa_ratio
+        kv_width = self.num_kv_heads * (embed_dim // num_heads)
+        self.q_proj = torch.nn.Linear(embed_dim, embed_dim)
+        self.k_proj = torch.nn.Linear(embed_dim, kv_width)
+        self.v_proj = torch.nn.Linear(embed_dim, kv_width)
+        self.o_proj = torch.nn.Linear(embed_dim, embed_dim)
+
+    def shared(self, rows):
+        """Return keys or values (N, G, S, D) for each query head."""
+        return rows.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q = self.q_proj(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k, v = (
+            self.shared(each(x).unflatten(-1, (self.num_kv_heads, -1)).transpose(1, 2))
+            for each in (self.k_proj, self.v_proj)
+        )
+        weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
+        return self.o_proj((weights @ v).transpose(1, 2).flatten(2))
+
+
+class TiledByRatio(ByRatio):
+    """Wrong: query head h uses key head h % G."""
+
+    def shared(self, rows):
+        """Return keys or values (N, G, S, D) for each query head."""
+        return rows.repeat(1, self.num_heads // self.num_kv_heads, 1, 1)
+
+
 class ExchangedLayer(torch.nn.Module):
     """Wrong: its queries are split as (query head of a group, key head)."""
 

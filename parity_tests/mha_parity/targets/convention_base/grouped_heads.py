@@ -75,7 +75,7 @@ def grouped_probes(convention: InterpretedCalls, case: Case) -> Iterator[Feature
         return
     sizes = LayerSizes(fewer.embed_dim, HEADS, kv_heads=KV_HEADS)
     try:
-        layer = convention.new(how.construction, sizes, **dict.fromkeys(named, KV_HEADS))
+        layer = convention.new(how.construction, sizes, **convention.key_heads(sizes))
     except CandidateError:
         return
     if not _keeps_fewer_heads(layer, how.slots, fewer):

@@ -23,7 +23,7 @@ from mha_parity.targets.interpretations import input_wider_than_heads
 from mha_parity.targets.layers import full_width_heads, narrow_widths, weights
 from mha_parity.targets.layers.build_layer import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.layers.constructor_arguments import Construction
-from mha_parity.targets.static.argument_meanings import LayerSizes, meanings
+from mha_parity.targets.static.argument_meanings import LayerSizes, is_of_groups, meanings
 from mha_parity.targets.static.builtin_windows import own_windows, set_windows
 from mha_parity.targets.static.call_parameters import read_of_config
 
@@ -79,9 +79,12 @@ class InterpretedLayers(InstanceCalls):
 
     @property
     def kv_heads_parameter(self) -> tuple[str, ...]:
-        """The constructor's parameter for the number of key heads, if it has one."""
-        named = (p.name for p in self._named[0])
-        return tuple(name for name in named if meanings(name)[:1] == ("kv_heads",))[:1]
+        """The constructor's parameter for the number of key heads, or of query heads for each."""
+        return tuple(p.name for p in self._named[0] if is_of_groups(p.name))[:1]
+
+    def key_heads(self, sizes: LayerSizes) -> dict[str, Any]:
+        """Return what that parameter gets for a layer of fewer key heads."""
+        return {n: sizes.value(meanings(n)[0]) for n in self.kv_heads_parameter if sizes.kv_heads}
 
     @cached_property
     def head_width_names(self) -> dict[tuple[str, ...], narrow_widths.HeadWidth]:
@@ -158,7 +161,7 @@ class InterpretedLayers(InstanceCalls):
         heads = input_wider_than_heads.TIMES if self.is_wider(problem) else problem.num_heads
         sizes = LayerSizes(width, heads, bias, dropout, length, kv_heads, problem.case.batch)
         sizes = replace(sizes, bias=bias or bool(self.needs_biases))
-        more: dict[str, Any] = {name: kv_heads for name in self.kv_heads_parameter if kv_heads}
+        more = self.key_heads(sizes)
         if LAYOUT_SWITCH in {p.name for p in self._named[0]}:
             more[LAYOUT_SWITCH] = problem.case.layout != "sequence_first"
         more |= {**self.switches(problem), **self.head_widths, **self.context_widths}

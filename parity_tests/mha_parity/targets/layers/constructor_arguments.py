@@ -16,6 +16,7 @@ from mha_parity.targets.static.argument_meanings import (
     LENGTH,
     PACKED,
     LayerSizes,
+    is_of_groups,
     meanings,
     switches_positions,
 )
@@ -167,7 +168,7 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     # may not fit the heads: given where none can be built otherwise.
     numbers = tuple((each.name, "one") for each in rest if _is_optional_number(each))
     widths = tuple((each.name, "width") for each in rest if _is_optional_width(each))
-    groups = tuple((each.name, "kv_heads") for each in rest if _is_count_of_groups(each))
+    groups = tuple((e.name, meanings(e.name)[0]) for e in rest if _is_count_of_groups(e))
     drawn = tuple((e.name, meanings(e.name)[0]) for e in rest if _is_optional_source(e))
     alone = ((one,) for one in widths)
     words, switches = _optional_words(kind, rest), _other_switches(rest)
@@ -335,9 +336,8 @@ def _is_optional_width(parameter: inspect.Parameter) -> bool:
 
 
 def _is_count_of_groups(parameter: inspect.Parameter) -> bool:
-    """Return whether a parameter is a number of key heads with a default."""
-    known = meanings(parameter.name)[:1] == ("kv_heads",)
-    return known and isinstance(parameter.default, int)
+    """Return whether a parameter is a number of key heads, or of queries' for each, by default."""
+    return is_of_groups(parameter.name) and isinstance(parameter.default, int)
 
 
 def _is_switch(parameter: inspect.Parameter) -> bool:

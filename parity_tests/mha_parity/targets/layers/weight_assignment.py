@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -135,7 +136,7 @@ def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
     named = [(leaf, names.parts(leaf.path) or alike.get(leaf.path, ())) for leaf in weights]
     stems = {re.sub(r"_?\d+", "", leaf.path) for leaf, _ in named}  # haiku has no `linear_0`
     if len(stems) == 1 and len(named) in {3, 4}:  # one list of them
-        return [(leaf, (p,)) for (leaf, _), p in zip(named, (*names.ROWS, "out"), strict=False)]
+        return _by_place([leaf for leaf, _ in named])
     packed = [leaf for leaf, parts in named if len(parts) == 3]
     if len(packed) == 3 and len({leaf.shape for leaf in packed}) == 1:  # a list called `qkv`
         order = dict(zip(packed, names.ROWS, strict=True))
@@ -156,6 +157,18 @@ def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
             one = ("out",) if len(set(unnamed[0].shape)) == 1 else names.ROWS
         return [(leaf, parts or tuple(one)) for leaf, parts in named]
     return named
+
+
+def _by_place(found: Sequence[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
+    """Return a list of arrays as q, k, v, out; as q, kv, out where the second is twice the others.
+
+    A layer of flax numbers those without a name: `Dense_0`, `Dense_1`, `Dense_2`.
+    """
+    sizes = [math.prod(leaf.shape) for leaf in found]
+    parts: list[tuple[str, ...]] = [(part,) for part in (*names.ROWS, "out")]
+    if len(found) == 3 and sizes[1] == 2 * sizes[0] == 2 * sizes[2]:
+        parts = [("q",), ("k", "v"), ("out",)]
+    return list(zip(found, parts, strict=False))
 
 
 def _packed_and_out(found: Sequence[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:

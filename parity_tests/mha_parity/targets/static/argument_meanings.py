@@ -71,6 +71,9 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^(max|maximum)_?batch(_?size)?$|^batch(_?size)?_?max$", ("most_samples",)),
     (r"^((n|num)_?)?batch(_?size)?$|^(n_)?bsz?$", ("samples", "width")),
     (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
+    # Query heads that share a key head.
+    (r"(g[a-z]a|kv|group(ed)?)_?(ratio|factor)$|^n_?rep(eat)?s?$|heads?_per_(kv|key|group)",
+     ("heads_per_kv",)),
     (r"(kv|key_value|group|k_v).*head|(kv|query|num|^n)_groups|n_?kv|kv_h", ("kv_heads",)),
     (r"^group_size$", ("kv_heads", "one_row")),  # in code it is the number of groups as often
     (r"^h$", ("heads", "width")),  # of BERT's H and A, H is the width
@@ -141,7 +144,9 @@ class LayerSizes:
             return np.zeros(shapes[meaning])
         return {
             "width": width, "heads": self.heads, "head_dim": width // self.heads,
-            "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
+            "kv_heads": self.kv_heads or self.heads,
+            "heads_per_kv": self.heads // (self.kv_heads or self.heads),
+            "length": self.length, "bias": self.bias,
             # Half of it may lie on either side of a row, which it counts or not.
             "window": 2 * self.length, "odd_window": 2 * self.length + 1,
             "samples": self.samples, "most_samples": max(MOST_SAMPLES, self.samples),
@@ -223,6 +228,11 @@ def meanings(name: str) -> tuple[str, ...]:
 def counts_kv_heads(name: str) -> bool:
     """Return whether an argument of this name is the number of key and value heads."""
     return meanings(name)[:1] == ("kv_heads",)
+
+
+def is_of_groups(name: str) -> bool:
+    """Return whether an argument is the number of key heads, or of query heads for each of them."""
+    return meanings(name)[:1] in {("kv_heads",), ("heads_per_kv",)}
 
 
 def alike_heads(

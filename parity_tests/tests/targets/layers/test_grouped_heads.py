@@ -26,7 +26,7 @@ COUNTED = SUBJECTS / "counted_key_heads.py"
     ("file", "name"),
     [
         *((FILE, name) for name in ("grouped", "grouped_kernel", "repeated")),
-        *((COUNTED, name) for name in ("of_weights", "of_rows", "two_by_default")),
+        *((COUNTED, name) for name in ("of_weights", "of_rows", "two_by_default", "ByRatio")),
     ],
 )
 def test_a_right_one_passes_with_fewer_key_heads(file: Path, name: str) -> None:
@@ -53,6 +53,7 @@ def test_three_axes_whose_lengths_are_taken_for_heads_are_not_asked() -> None:
         ("grouped_heads.py:grouped_with_split_exchanged", QUERY_ORDER),
         ("counted_key_heads.py:OutputExchangedLayer", OUTPUT_ORDER),
         ("grouped_heads.py:tiled_kernel", "key heads are tiled"),
+        ("counted_key_heads.py:TiledByRatio", "key heads are tiled"),
     ],
 )
 def test_a_wrong_order_of_heads_is_said(name: str, effect: str) -> None:
