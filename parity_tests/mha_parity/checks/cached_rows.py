@@ -64,6 +64,7 @@ NOT_TOGETHER = (
 )
 TOGETHER = "Two new rows in one call with a cache see each other: pass one row at a time."
 OF_FLOAT32 = "A row that is asked with a cache has the digits of float32."
+RULE = " and the causal rule switched on"
 AFTERWARDS = "in the answer without a cache of an object that was called with one"
 # Clauses that end a finding -> the bug of the catalogue that they are of.
 CAUSES: Mapping[str, str] = MappingProxyType({
@@ -82,29 +83,45 @@ def check_cached_rows(bound: Convention, problem: Problem, number: int) -> Itera
     """
     if bound.cache is None:
         return
-    with _by_its_own_rule(bound, number):
-        yield from list(_findings(bound, bound.cache, problem, number))
+    odd = bool(number % 2)
+    with _by_its_own_rule(bound) if odd else contextlib.nullcontext():
+        causal = bound.hides_future or (odd and _is_causal_unless_said(bound))
+        yield from list(_findings(bound, bound.cache, problem, number, causal=causal))
 
 
 @contextlib.contextmanager
-def _by_its_own_rule(bound: Convention, number: int) -> Iterator[None]:
-    """Context: pass no mask in every other case where one stands in the place of a causal rule.
+def _by_its_own_rule(bound: Convention) -> Iterator[None]:
+    """Context: pass no mask where one stands in the place of a causal rule, or calls need none.
 
-    Callers with a cache leave it out: the rule may count the rows of the call alone then.
+    Callers with a cache leave it out: the rule may count the rows of the call alone then. A layer
+    whose constructor switches the rule on has no other one to decode by.
     """
     plan = bound.masks
-    if plan is None or number % 2 == 0 or not plan.replaces_causal:
+    if plan is None:
         yield
         return
-    bound.masks = None
+    bound.masks = None if plan.replaces_causal else plan.of_constructor() or plan
     try:
         yield
     finally:
         bound.masks = plan
 
 
-def _findings(bound: Convention, use: CacheUse, problem: Problem, number: int) -> Iterator[str]:
-    causal = bound.hides_future or (number % 2 == 1 and bool(causal_by_default(bound)))
+def _is_causal_unless_said(bound: Convention) -> bool:
+    """Return whether calls that say nothing of the causal rule have it, by default or when built.
+
+    Asked where calls pass no mask.
+    """
+    if causal_by_default(bound) or bound.masks is None:
+        return bool(causal_by_default(bound))
+    small = bound.plain_case().replace(inputs="self", attn="causal", queries=LENGTH, keys=LENGTH)
+    in_calls = (f.parameter.of == "call" for each in bound.masks.by_layout.values() for f in each)
+    return not any(in_calls) and bound.masks.passes(make_problem(small))
+
+
+def _findings(
+    bound: Convention, use: CacheUse, problem: Problem, number: int, *, causal: bool
+) -> Iterator[str]:
     whole = plain_sequence(bound, problem, LENGTH, HEAD_DIM, causal=causal)
     if whole is not None:
         yield NAME
@@ -139,13 +156,22 @@ class CachedSequences:
         self.forgets = use.kept_inside and not use.first_row and _can_forget(bound)
         several = not use.kept_inside or use.first_row or self.forgets
         self.sequences = [whole, other_rows(whole)] if several else [whole]
+        self._switched = whole.is_causal and not bound.hides_future
+
+    def _calls(self) -> CachedCalls:
+        """Return calls of a new object.
+
+        It is built for the whole where a switch may set the causal rule: one row alone needs none.
+        """
+        function = self.bound.prepare(self.sequences[0]).function if self._switched else None
+        return CachedCalls(self.bound, self.use, function)
 
     def rows_in_turn(self) -> Iterator[str]:
         """Yield the first row that departs from the last one of the rows up to it.
 
         A cache that refuses further rows has no room for them.
         """
-        calls = CachedCalls(self.bound, self.use)
+        calls = self._calls()
         try:
             for place, before, output in self._asked(calls, self.sequences, LENGTH):
                 expected = last_row(self.bound, self.sequences[place], before + 1)
@@ -171,7 +197,8 @@ class CachedSequences:
         self._tell(place, before, expected, output)
         said = f"{describe_difference(expected, output)} in row {before}"
         cause = self._cause(place, before, output) if alike else ""
-        return f"{NAME}: {said}, asked with the cache of those before it{cause}."
+        rule = RULE * self._switched
+        return f"{NAME}: {said}, asked with the cache of those before it{rule}{cause}."
 
     def _tell(self, place: int, before: int, expected: Array, output: Array) -> None:
         """Tell the calls of a sequence with its cache, and that of the whole up to the row."""
@@ -198,7 +225,7 @@ class CachedSequences:
             return
         one, other = self.sequences
         first = rows(other, 0, LENGTH - SHORTER)
-        calls, new = (CachedCalls(self.bound, self.use) for _ in range(2))
+        calls, new = self._calls(), self._calls()
         with contextlib.suppress(CandidateError):
             calls.begin(one)
             calls.forget()
@@ -262,7 +289,7 @@ class CachedSequences:
 
     def _together(self, whole: Problem) -> Array:
         """Return the answer to the last two rows in one call, with the cache of those before."""
-        calls = CachedCalls(self.bound, self.use)
+        calls = self._calls()
         cache = calls.begin(rows(whole, 0, self.begin))[1]
         new = rows(whole, self.begin, whole.case.queries)
         return calls.go_on(new, self.begin, cache)[0].output
@@ -310,7 +337,7 @@ class CachedSequences:
         """Return whether another row before it changes the answer to a row."""
         sequences = list(self.sequences)
         sequences[place] = _changed(sequences[place], row)
-        calls = CachedCalls(self.bound, self.use)
+        calls = self._calls()
         asked = self._asked(calls, sequences, LENGTH)
         again = next(found for at, number, found in asked if (at, number) == (place, before))
         return not equal_up_to_rounding(output, again)

@@ -63,6 +63,21 @@ class MaskPlan:
         of_keys = [taken for taken in every if "L" not in taken.axes]
         return bool(of_keys) and all(taken.square for taken in of_keys)
 
+    def of_constructor(self) -> MaskPlan | None:
+        """Return the plan of the constructor's switches alone; None where calls require a mask."""
+        in_calls = [f for each in self.by_layout.values() for f in each if f.parameter.of == "call"]
+        if any(found.parameter.required for found in in_calls):
+            return None
+        kept = {
+            layout: tuple(each for each in found if each not in in_calls)
+            for layout, found in self.by_layout.items()
+        }
+        return replace(self, by_layout=kept)
+
+    def passes(self, problem: Problem) -> bool:
+        """Return whether the masks of a problem can be passed."""
+        return next(self._ways(problem), None) is not None
+
     def passed(self, problem: Problem) -> Mapping[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
 
@@ -137,7 +152,7 @@ class MaskPlan:
 
         def said(batch: int) -> bool:  # of two samples lengths may be equal by chance
             drawn = (small.replace(batch=batch, seed=small.seed + i) for i in range(SEEDS))
-            return all(next(self._ways(make_problem(each)), None) is not None for each in drawn)
+            return all(self.passes(make_problem(each)) for each in drawn)
 
         return not said(2) and said(1)
 
@@ -168,7 +183,7 @@ class MaskPlan:
         """Return whether the masks of a case can be passed at L = S alone."""
         small = case.replace(batch=min(case.batch, 2), queries=5, head_dim=3)
         other, square = (make_problem(small.replace(keys=keys)) for keys in (7, 5))
-        return next(self._ways(other), None) is None and next(self._ways(square), None) is not None
+        return self.passes(square) and not self.passes(other)
 
     def _why_not(self, problem: Problem) -> str:
         """Say which parameters cannot say which masks of a problem."""
@@ -267,7 +282,7 @@ class MaskPlan:
         Under a single one padding may hide all that the causal rule does.
         """
         problems = (make_problem(case.replace(seed=case.seed + i)) for i in range(SEEDS))
-        return all(next(self._ways(each), None) is not None for each in problems)
+        return all(map(self.passes, problems))
 
     def of_gradients(self, offer: Offer, plain: Case) -> MaskPlan:
         """Return the plan with what it offers where gradients are asked for, if that is less."""
