@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.calls.mask_contents import mask_contents
 from mha_parity.targets.calls.mask_format import MaskArgument, MaskContent, reduce_axes
-from mha_parity.targets.calls.mask_plan import mask_contents
 from mha_parity.targets.calls.problem_weights import arrays_of, with_grouped_heads
 
 if TYPE_CHECKING:

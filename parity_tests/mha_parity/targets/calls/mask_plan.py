@@ -14,16 +14,16 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import label
-from mha_parity.targets.calls.mask_format import SWITCH, MaskArgument, MaskContent
+from mha_parity.targets.calls.mask_contents import hides_nothing, mask_contents, together
+from mha_parity.targets.calls.mask_format import SWITCH, MaskArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.calls.mask_format import MaskSearchResult
+    from mha_parity.targets.calls.mask_format import MaskContent, MaskSearchResult
 
 PADDING = ("bool", "float", "lengths")
 SEEDS = 3  # problems tried of a feature: the masks of two samples may be equal by chance
@@ -221,9 +221,9 @@ class MaskPlan:
         """Yield every way of passing the masks of a problem in some of the parameters."""
         parts = mask_contents(problem, causal_inside=causal_inside)
         named = {each.parameter.key: each for each in found}
-        whole = list(_together(parts))
+        whole = list(together(parts))
         groups = [parts, whole] if whole else [parts]
-        nothing = _nothing(problem)
+        nothing = hides_nothing(problem)
 
         @cache
         def values_of(key: str, part: MaskContent) -> list[MaskArgument]:
@@ -309,38 +309,6 @@ class MaskPlan:
             if not self._says_seeds(case.replace(**sizes, keys=case.queries)):
                 return False
         return True
-
-
-def mask_contents(problem: Problem, *, causal_inside: bool = False) -> list[MaskContent]:
-    """Return what padding and attn of a problem hide and add, each (N, H, L, S)."""
-    bare = problem.case.replace(attn="none") if causal_inside else problem.case
-    found = []
-    padding = problem.replace(attn_mask=None, case=bare.replace(attn="none"))
-    if problem.key_padding_mask is not None:
-        found.append(_content(padding, problem.key_padding_mask))
-    attn = problem.replace(key_padding_mask=None, case=bare)
-    if problem.attn_mask is not None or attn.is_causal:
-        found.append(_content(attn, problem.attn_mask))
-    return found
-
-
-def _content(problem: Problem, mask: Array | None) -> MaskContent:
-    keys = problem.key.shape[1]
-    hidden = problem.hidden()[..., :keys]
-    if mask is None or mask.dtype == np.bool_:
-        return MaskContent(hidden)
-    name = "attn_mask" if mask is problem.attn_mask else "key_padding_mask"
-    added = problem.additive()[..., :keys]
-    return MaskContent(hidden, np.where(hidden, -np.inf, added), (name,))
-
-
-def _together(parts: list[MaskContent]) -> Iterator[MaskContent]:
-    if len(parts) == 2:
-        yield parts[0].joined(parts[1])
-
-
-def _nothing(problem: Problem) -> MaskContent:
-    return MaskContent(np.zeros(problem.weights_shape, dtype=bool))
 
 
 def _values(found: MaskSearchResult, part: MaskContent, problem: Problem) -> list[MaskArgument]:
