@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ _NOT = re.compile(
 _HIDES = re.compile(
     r"\b(mask(?!\s*(\[|[=!]=|is\b|of\b|with\b|where\b|tensor|values?\b|that\b))(s|ed|ing)?"
     r"|hid(e|es|den|ing)|ignor\w+|block\w*|exclud\w+|prevent\w*|forbid\w*|disallow\w*"
-    r"|drop(s|ped)?|pad(ding|ded)?|invalid)\b",
+    r"|drop(s|ped)?|suppress\w*|pad(ding|ded)?|invalid)\b",
     re.IGNORECASE,
 )
 _KEEPS = re.compile(
@@ -112,6 +113,15 @@ _ALL_MASKS = re.compile(
 )
 
 
+# What a module says of its masks: `Masking uses the convention "True = attend", ...`.
+_SENTENCE = re.compile(r"\n\s*\n|(?<=[.;])\s+")
+_OF_MASKS = re.compile(
+    r"^\W*(?:\w+ )?mask(?:s|ing)? (?:uses?|follows?|convention|are|is|have)\b(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_OF_ONE_KIND = re.compile(r"causal|pad|future|look-?ahead|subsequent|triang|loss", re.IGNORECASE)
+
+
 def documented_hides(
     subject: Any, entry: Any, name: str, *, clauses: int = 1, by_true: bool = True
 ) -> bool | None:
@@ -128,7 +138,19 @@ def documented_hides(
             said = _meanings_in(every["of_booleans"] or every[0])
         if len(said) + (by_true and _says_true(text, name)) >= clauses and len({*said}) == 1:
             return said[0]
-    return None
+    return _said_by_module(subject) if clauses > 1 and "mask" in name.lower() else None
+
+
+def _said_by_module(subject: Any) -> bool | None:
+    """Return whether True hides by what the documentation of a module says of all its masks.
+
+    In two clauses; of masks of one kind it says nothing of others.
+    """
+    module = sys.modules.get(getattr(subject, "__module__", None) or "")
+    sentences = _SENTENCE.split(_WRAPPED.sub(" ", documented_text(module)))
+    of_masks = (_OF_MASKS.search(each) for each in sentences if not _OF_ONE_KIND.search(each))
+    said = [*itertools.chain.from_iterable(_meanings_in(each[1]) for each in of_masks if each)]
+    return said[0] if len(said) > 1 and len({*said}) == 1 else None
 
 
 def _says_true(text: str, name: str) -> bool:
