@@ -1,4 +1,4 @@
-"""What a module's documentation says of all its masks is demanded of each of them."""
+"""Documentation of a module that speaks of all its masks is demanded of each of them."""
 
 from __future__ import annotations
 
