@@ -1,4 +1,4 @@
-"""What the masks of a problem hide and add, whatever a target takes them as."""
+"""Contents of the masks of a problem: what they hide and add, whatever format they are taken in."""
 
 from __future__ import annotations
 
