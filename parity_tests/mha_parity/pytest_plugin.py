@@ -277,8 +277,8 @@ class _Run:
         return self._candidate is not None
 
     def _offered(self) -> dict[str, Any]:
-        from mha_parity.run.by_answers import need_torch_or_answers
-        from mha_parity.run.narrowing import restricted_offer
+        from mha_parity.run.asked_cases import restricted_offer
+        from mha_parity.run.recorded_answers import need_torch_or_answers
 
         try:
             need_torch_or_answers(self._options)

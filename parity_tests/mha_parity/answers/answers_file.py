@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.answers.packing import PACKED, pack_arrays, unpack_arrays
+from mha_parity.answers.array_storage import PACKED, pack_arrays, unpack_arrays
 from mha_parity.answers.tensors import Restored, split_long_double
 from mha_parity.core.case import parse
 from mha_parity.core.errors import UsageError
 from mha_parity.core.problem import Problem
 from mha_parity.core.safetensors import FormatError, dump, load_tensors
 from mha_parity.oracle.error_bound import BOUND
-from mha_parity.oracle.recorded import Record, digest, known_digests
+from mha_parity.oracle.torch_answers import Record, digest, known_digests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

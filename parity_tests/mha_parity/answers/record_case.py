@@ -12,12 +12,12 @@ from mha_parity.core.candidate import Answer
 from mha_parity.judging import infinite_values, nonfinite, power
 from mha_parity.judging.accuracy import TORCH_PATHS, torch_output
 from mha_parity.judging.gradients import judge_gradients
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import allowed_error
+from mha_parity.judging.output_groups import judged_array
 from mha_parity.judging.systematic_error import first_order_error, is_tested
 from mha_parity.oracle.error_bound import bound, output_bound
-from mha_parity.oracle.recorded import problem_of, using_record
 from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.torch_answers import problem_of, using_record
 from mha_parity.targets.programs.exec_protocol import options
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
-    from mha_parity.oracle.recorded import Record, RecordedArrays
     from mha_parity.oracle.reference import Reference
+    from mha_parity.oracle.torch_answers import Record, RecordedArrays
 
 
 @dataclass(frozen=True, eq=False)

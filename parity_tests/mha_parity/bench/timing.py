@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mha_parity.bench import array_files, machine
 from mha_parity.bench.client import UnableError, WorkerClient
 from mha_parity.bench.contenders import reason_left_out
-from mha_parity.bench.judge import Judge
+from mha_parity.bench.judged_first import Judge
 from mha_parity.bench.messages import BuildRequest
 from mha_parity.bench.stats import MIN_VALUES
 from mha_parity.bench.task_arrays import case_of, draw_task, gradient_task
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mha_parity.bench.contenders import Contender
-    from mha_parity.bench.judge import JudgedAnswer
+    from mha_parity.bench.judged_first import JudgedAnswer
     from mha_parity.bench.tasks import Task
     from mha_parity.core.features import Offer
 

@@ -48,7 +48,7 @@ class Worker:
 
     def _try_small(self) -> None:
         """Load what a library loads on its first call, so that it counts as loaded."""
-        from mha_parity.bench.calls import build_workload
+        from mha_parity.bench.layer_calls import build_workload
         from mha_parity.bench.task_arrays import draw_task
         from mha_parity.bench.tasks import SMALL, Task
 
@@ -60,7 +60,7 @@ class Worker:
     def build(self, request: messages.BuildRequest) -> messages.BuildReply:
         """Build the workload; the peak of memory is looked for from here on."""
         from mha_parity.bench import array_files
-        from mha_parity.bench.calls import build_workload
+        from mha_parity.bench.layer_calls import build_workload
 
         task_arrays = array_files.read_arrays(request.folder)
         self._workload = workload = build_workload(self.contender, task_arrays, self.bound)

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.clashes import can_coexist, complete_features, fits_features
-from mha_parity.cases.interactions import MissingInteractions
+from mha_parity.cases.required_interactions import MissingInteractions
 from mha_parity.cases.sizes import SizeDraw
 from mha_parity.core.case import Case
 from mha_parity.core.features import EXTREME_VALUES, PLAIN

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mha_parity.catalogue import (
-    appended,
+    appended_keys,
     batching,
     biases,
     block_softmax,
@@ -15,7 +15,6 @@ from mha_parity.catalogue import (
     gradients,
     head_layout,
     kept_state,
-    layer_base,
     layer_bugs,
     mask_values,
     masks,
@@ -23,6 +22,7 @@ from mha_parity.catalogue import (
     outputs,
     padded_rows,
     passed_cache,
+    plain_layer,
     precision,
     projection,
     scaling,
@@ -30,7 +30,7 @@ from mha_parity.catalogue import (
     softmax,
     state,
 )
-from mha_parity.catalogue.base import Attention, answer_of
+from mha_parity.catalogue.plain_attention import Attention, answer_of
 from mha_parity.catalogue.registry import CATALOGUE, FAMILIES, Bug, whole_offer
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MODULES = (
     projection, biases, head_layout, scaling, softmax, block_softmax, masks, padded_rows,
     mask_values, causal,
-    appended, outputs, precision, batching, state, side_effects, kept_state, passed_cache,
+    appended_keys, outputs, precision, batching, state, side_effects, kept_state, passed_cache,
     equivalents,
     gradients, layer_bugs, not_drawn,
 )  # fmt: skip
@@ -59,7 +59,7 @@ __all__ = [
     "Attention",
     "Bug",
     "answer_of",
-    "appended",
+    "appended_keys",
     "batching",
     "biases",
     "block_softmax",
@@ -69,7 +69,6 @@ __all__ = [
     "gradients",
     "head_layout",
     "kept_state",
-    "layer_base",
     "layer_bugs",
     "mask_values",
     "masks",
@@ -77,6 +76,7 @@ __all__ = [
     "outputs",
     "padded_rows",
     "passed_cache",
+    "plain_layer",
     "precision",
     "projection",
     "scaling",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import query_shared_with
-from mha_parity.catalogue.planted import Planted, is_not_empty
+from mha_parity.catalogue.conditional_bugs import Planted, is_not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

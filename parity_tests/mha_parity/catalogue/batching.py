@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.memory_layout import copy_in_layout
-from mha_parity.catalogue.base import Attention, Triple
+from mha_parity.catalogue.plain_attention import Attention, Triple
 from mha_parity.catalogue.registry import register_bug
 from mha_parity.core.features import PLAIN
 

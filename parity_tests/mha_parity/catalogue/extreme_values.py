@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.rng import largest_number
-from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.planted import Planted
+from mha_parity.catalogue.conditional_bugs import Planted
+from mha_parity.catalogue.plain_attention import Attention
 
 if TYPE_CHECKING:
-    from mha_parity.catalogue.base import Triple
+    from mha_parity.catalogue.plain_attention import Triple
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
 

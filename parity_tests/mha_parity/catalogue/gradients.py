@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import cotangent
-from mha_parity.catalogue.base import Attention, answer_of
+from mha_parity.catalogue.plain_attention import Attention, answer_of
 from mha_parity.catalogue.registry import Bug, enter, feature_values
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
 from mha_parity.oracle.eval_orders_vjp import VJP

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.planted import LastRowScaled, Planted, is_not_empty
+from mha_parity.catalogue.conditional_bugs import LastRowScaled, Planted, is_not_empty
+from mha_parity.catalogue.plain_attention import Attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

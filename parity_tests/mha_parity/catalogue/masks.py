@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention, after
+from mha_parity.catalogue.plain_attention import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:

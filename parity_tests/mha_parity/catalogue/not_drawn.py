@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.plain_attention import Attention
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:

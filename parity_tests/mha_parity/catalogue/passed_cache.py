@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.catalogue.layer_base import Layer, register_layer
+from mha_parity.catalogue.plain_layer import Layer, register_layer
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

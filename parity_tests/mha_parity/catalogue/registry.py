@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.catalogue.base import Attention, answer_of
+from mha_parity.catalogue.plain_attention import Attention, answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import AXES, make_offer
 

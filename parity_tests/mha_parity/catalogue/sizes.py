@@ -12,8 +12,8 @@ from itertools import chain, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.planted import Planted
+from mha_parity.catalogue.conditional_bugs import Planted
+from mha_parity.catalogue.plain_attention import Attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

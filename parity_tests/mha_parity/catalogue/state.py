@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention, answer_of
+from mha_parity.catalogue.plain_attention import Attention, answer_of
 from mha_parity.catalogue.registry import Bug, enter, feature_values
 from mha_parity.core.problem import WEIGHTS
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.planted import Planted, is_not_empty
+from mha_parity.catalogue.conditional_bugs import Planted, is_not_empty
+from mha_parity.catalogue.plain_attention import Attention
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

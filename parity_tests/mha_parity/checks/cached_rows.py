@@ -20,8 +20,8 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.checks.altered_problems import other_rows
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
-from mha_parity.checks.plain_sequence import plain_sequence
-from mha_parity.checks.step_of_rows import departing_step
+from mha_parity.checks.plain_problems import plain_sequence
+from mha_parity.checks.step_methods import departing_step
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import has_one_kv_head

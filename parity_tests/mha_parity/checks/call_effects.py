@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index
-from mha_parity.checks import altered_problems, dropout, further_problems, state
+from mha_parity.checks import altered_problems, dropout, further_checks, statelessness
 from mha_parity.checks.altered_problems import other_problem
 from mha_parity.checks.call_sequence import copied
 from mha_parity.checks.compared_calls import ComparedCall, compared_calls_reported, tell_compared
@@ -72,7 +72,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         FURTHER: "the calls that a check makes besides that of the case end, at sizes of their own",
         "weights reloaded": "a layer computes with the weights loaded last, and saves them",
     }
-    | {**further_problems.CHECKS}
+    | {**further_checks.CHECKS}
 )
 REPEAT = Schedule(first=FIRST, every=REPEAT_EVERY)  # of repeated calls
 # The same where each operation is compiled for each size, a second for the sizes of a case.
@@ -153,10 +153,10 @@ class MonitoredCandidate:
             found = self.repeated_answers(problem, call, answer, kept)
             findings += self._further("repeated calls", found)
         if not related and (number := EXTRA.number(problem.case)):
-            for name, further in further_problems.further_checks(self.bound, problem, number):
+            for name, further in further_checks.further_checks(self.bound, problem, number):
                 findings += self._further(name, further)
             if not failed:
-                sequence = state.check_statelessness(self.bound, problem, number)
+                sequence = statelessness.check_statelessness(self.bound, problem, number)
                 findings += self._further("statelessness", sequence)
         return dataclasses.replace(with_findings(kept, findings), lost=tuple(self._lost))
 
@@ -202,7 +202,7 @@ class MonitoredCandidate:
         other = other_problem(problem)
         second = self.bound(other).output
         if not np.array_equal(answer.output, kept.output, equal_nan=True):
-            yield f"output aliasing: {state.OVERWRITES.format('output')}."
+            yield f"output aliasing: {statelessness.OVERWRITES.format('output')}."
         # To the bit: in bfloat16 two problems may differ by less than the order of sums does.
         # Answers that are NaN throughout say nothing.
         elif (
@@ -280,7 +280,7 @@ class MonitoredCandidate:
         """Say that an answer is the one by the weights that were loaded before, where it is."""
         with contextlib.suppress(CandidateError):
             old = self.bound(altered_problems.with_weights_of(problem, other)).output
-            return f"; {state.OLD_WEIGHTS}" if equal_up_to_rounding(old, again) else ""
+            return f"; {statelessness.OLD_WEIGHTS}" if equal_up_to_rounding(old, again) else ""
         return ""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
-from mha_parity.checks.plain_sequence import plain_cross_attention, plain_sequence
+from mha_parity.checks.plain_problems import plain_cross_attention, plain_sequence
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.core.features import UNLIKE_LENGTHS

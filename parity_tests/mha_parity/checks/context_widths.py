@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.checks.built_widths import OtherWidth, width_findings
-from mha_parity.checks.plain_sequence import plain_cross_attention
+from mha_parity.checks.plain_problems import plain_cross_attention
 from mha_parity.targets.convention_base.interpreted_layers import InterpretedLayers
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.cases.variants import plain_variant
+from mha_parity.cases.weight_readout import with_one_hot_values
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
 from mha_parity.checks.dropout_gradients import check_dropout_gradients
 from mha_parity.core.candidate import REMARK

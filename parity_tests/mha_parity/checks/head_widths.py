@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.checks.built_widths import OtherWidth, width_findings, without_channels
-from mha_parity.checks.plain_sequence import plain_sequence
+from mha_parity.checks.plain_problems import plain_sequence
 from mha_parity.targets.convention_base.interpreted_layers import InterpretedLayers
 from mha_parity.targets.layers.narrow_widths import QUERIES
 

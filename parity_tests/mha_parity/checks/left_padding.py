@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
-from mha_parity.checks.plain_sequence import plain_sequence
+from mha_parity.checks.plain_problems import plain_sequence
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.targets.caches.cached_calls import rows

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.checks.compared_calls import ComparedCall, tell_compared
-from mha_parity.checks.plain_sequence import plain_sequence
-from mha_parity.checks.step_of_rows import departing_step
+from mha_parity.checks.plain_problems import plain_sequence
+from mha_parity.checks.step_methods import departing_step
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_float32
 from mha_parity.core.problem import INPUTS

@@ -16,9 +16,9 @@ from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome, Refusal
 from mha_parity.report import files, github, terminal
 from mha_parity.report.progress import error_console, progress
-from mha_parity.run.by_answers import need_torch_or_answers
 from mha_parity.run.check import check as run
-from mha_parity.run.cluster import dask_cluster
+from mha_parity.run.dask_executor import dask_cluster
+from mha_parity.run.recorded_answers import need_torch_or_answers
 from mha_parity.targets.load import require_place
 from mha_parity.targets.programs.command import EXEC
 from mha_parity.worker.open_target import opened

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import TargetError
-from mha_parity.diagnose.identity import identify
-from mha_parity.run.narrowing import narrowed_candidate, restricted_offer
+from mha_parity.diagnose.identify import identify
+from mha_parity.run.asked_cases import narrowed_candidate, restricted_offer
 from mha_parity.targets.trials.fitted_target import Fitted
 from mha_parity.targets.trials.refusals import NO_COUNTERPART
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
-    from mha_parity.core.identity import IdentityCard
+    from mha_parity.core.identity_card import IdentityCard
     from mha_parity.core.options import Options
 
 SECONDS = 60.0  # after which no experiment begins: a loop over all keys in Python takes hours

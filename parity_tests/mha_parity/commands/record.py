@@ -13,10 +13,10 @@ from mha_parity.core.environment import environment
 from mha_parity.core.features import AXES
 from mha_parity.core.options import DEFAULT_TARGET
 from mha_parity.core.threads import in_one_thread
-from mha_parity.oracle.recorded import Record, load_torch, rows_share_nan
+from mha_parity.oracle.torch_answers import Record, load_torch, rows_share_nan
 from mha_parity.report import files
 from mha_parity.report.progress import progress
-from mha_parity.run.narrowing import cases_for, restricted_offer
+from mha_parity.run.asked_cases import cases_for, restricted_offer
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from mha_parity.cases.clashes import can_coexist
 from mha_parity.checks.compared_calls import compared_calls_reported
 from mha_parity.core.case import parse
 from mha_parity.core.errors import UsageError
-from mha_parity.oracle.recorded import NotRecordedError, problem_of, using_record
 from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.torch_answers import NotRecordedError, problem_of, using_record
 from mha_parity.report import case_view
-from mha_parity.run.by_answers import record_of
+from mha_parity.run.asked_cases import settings_of
 from mha_parity.run.case_detail import case_detail
 from mha_parity.run.case_run import run_case
-from mha_parity.run.narrowing import settings_of
+from mha_parity.run.recorded_answers import record_of
 from mha_parity.run.weights_pictures import draw_picture
 from mha_parity.targets.calls.target_call import target_errors
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
     from mha_parity.core.own_weights import OwnWeights
-    from mha_parity.core.pictures import WeightsPicture
     from mha_parity.core.problem import Problem
+    from mha_parity.core.report_arrays import WeightsPicture
     from mha_parity.targets.convention_base.convention import Convention
 
 # Debugging a layer should not stop in the call machinery around it.

@@ -12,8 +12,8 @@ from mha_parity.core.options import Options
 from mha_parity.report import files
 from mha_parity.report.progress import error_console, progress
 from mha_parity.run import shard_file
-from mha_parity.run.by_answers import need_torch_or_answers
 from mha_parity.run.chunks import Shard
+from mha_parity.run.recorded_answers import need_torch_or_answers
 from mha_parity.run.shards import merged, of_one_run, run_shard
 from mha_parity.worker.open_target import opened
 

@@ -16,7 +16,7 @@ from mha_parity.core.parameters import NO_ANSWER, ONE_SAMPLE, Role, Status
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.parameters import Parameter
-    from mha_parity.core.pictures import CaseError, GradientPicture, WeightsPicture
+    from mha_parity.core.report_arrays import CaseError, GradientPicture, WeightsPicture
 
 TARGET = "target"  # the contender of an accuracy row that is judged
 PINNED_PATH = "weights"  # torch's path that the oracle takes, whose errors are the unit

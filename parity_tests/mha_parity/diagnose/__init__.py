@@ -10,13 +10,13 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.core.deadline import Deadline
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.diagnose import call_effects, cases, evidence, hypotheses, output_axes
+from mha_parity.diagnose import call_effects, diagnosis_cases, evidence, hypotheses, output_axes
 from mha_parity.diagnose.evidence import TELLING, Observation
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
-from mha_parity.diagnose.experiments.conditions.digits import error_analysis
+from mha_parity.diagnose.experiments.conditions.correct_digits import error_analysis
 from mha_parity.diagnose.experiments.designs.calls import Caller
+from mha_parity.diagnose.finite_minimum import least_numbers
 from mha_parity.diagnose.inverted_masks import inverted_masks
-from mha_parity.diagnose.least_numbers import least_numbers
 from mha_parity.diagnose.log_sum_exp import wrong_log_sum_exp
 from mha_parity.diagnose.small_errors import small_errors
 
@@ -135,7 +135,7 @@ class _Session:
         self.candidate = candidate
         self.shrunk = shrunk
         self.deadline = Deadline(budget)
-        chosen = cases.plainest_cases([problem.case for problem, _ in failures], FAILURES)
+        chosen = diagnosis_cases.plainest_cases([problem.case for problem, _ in failures], FAILURES)
         self.failing = [Observation(*failures[i], failing=True) for i in chosen]
         self.measured: list[Observation] = []
         hides = {axis: candidate.offer[axis] for axis in ("attn", "padding")}
@@ -152,9 +152,11 @@ class _Session:
 
     def names(self) -> tuple[Diagnosis, ...]:
         """Return the names that explain the failures."""
-        plainest = [each.problem.case for each in self.seen if each.failing][: cases.ALIKE]
-        self.see_more(cases.similar_problems(plainest, self.candidate))
-        self.see_more(cases.varied_problems(self.candidate.offer))
+        plainest = [each.problem.case for each in self.seen if each.failing][
+            : diagnosis_cases.ALIKE
+        ]
+        self.see_more(diagnosis_cases.similar_problems(plainest, self.candidate))
+        self.see_more(diagnosis_cases.varied_problems(self.candidate.offer))
         failing = [each for each in self.seen if each.failing]
         if not failing:
             return ()
@@ -215,13 +217,15 @@ class _Session:
         holding = [f.hypothesis for f in self.weighed(remaining) if f.holds]
         if not holding:
             return remaining
-        pool = cases.problem_pool(self.candidate.offer)
+        pool = diagnosis_cases.problem_pool(self.candidate.offer)
         if len({h.bugs for h in holding}) > 1:
-            chosen = cases.separating_problems([h.kind for h in holding], pool, self.running)
+            chosen = diagnosis_cases.separating_problems(
+                [h.kind for h in holding], pool, self.running
+            )
             self.see_more(chosen)
             holding = [f.hypothesis for f in self.weighed(remaining) if f.holds]
         if holding:
-            self.see_more(cases.revealing_problems(holding[0].kind, pool, self.running))
+            self.see_more(diagnosis_cases.revealing_problems(holding[0].kind, pool, self.running))
         return remaining
 
     def confirmed(self, fits: Sequence[Fit]) -> list[Fit]:

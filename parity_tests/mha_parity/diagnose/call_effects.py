@@ -10,7 +10,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.state import INPUTS
-from mha_parity.checks import cached_rows, further_problems, nonfinite_inputs, state
+from mha_parity.checks import cached_rows, further_checks, nonfinite_inputs, statelessness
 from mha_parity.checks.altered_problems import with_masks_of
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import as_float64
@@ -18,7 +18,7 @@ from mha_parity.core.features import PLAIN, label
 from mha_parity.core.problem import WEIGHTS
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import Observation, Prediction, observe
-from mha_parity.diagnose.experiments.arrays.replaced import (
+from mha_parity.diagnose.experiments.arrays.replaced_inputs import (
     SKIPPED,
     common_variant,
     skipped_variants,
@@ -64,7 +64,7 @@ REMEDIES = {
     "copies of weights, buffers and attributes that a call writes",
     cached_rows.NAME: "append the keys and values of each call behind those of the cache, sample "
     "by sample, return both, and let row t of a sequence see rows 0 to t",
-    **further_problems.REMEDIES,
+    **further_checks.REMEDIES,
     ALIASING: "return an array of its own: neither an input, nor a buffer that is used again",
 }
 # By what a finding says, before the remedies of its check.
@@ -73,9 +73,9 @@ BY_SENTENCE = {
     "layout",
     cached_rows.GROUPED: "with a cache too, repeat each key head for all query heads of its group: "
     "repeat_interleave",
-    **further_problems.BY_SENTENCE,
+    **further_checks.BY_SENTENCE,
 }
-EXTRA_CHECKS = {*further_problems.CHECKS} - {"dropout off"}
+EXTRA_CHECKS = {*further_checks.CHECKS} - {"dropout off"}
 SEEDS = 8
 CASES_A_SIDE = 5  # cases on either side that a border between sizes rests on
 PARTLY = 0.5  # explained by what calls do with one feature alone: less than all
@@ -144,9 +144,9 @@ def _shared(failing: Sequence[Observation], check: str) -> str:
 def _from_finding(note: str, shared: str = "") -> Diagnosis:
     """Return a finding under the catalogue's name where it has one."""
     check, _, sentence = note.partition(": ")
-    if state.OLD_WEIGHTS in sentence:
+    if statelessness.OLD_WEIGHTS in sentence:
         return _known("stale-weights", sentence)[0]
-    clauses = {**state.CAUSES, **cached_rows.CAUSES}
+    clauses = {**statelessness.CAUSES, **cached_rows.CAUSES}
     causes = (bug for clause, bug in clauses.items() if clause in sentence)
     bug = NAMES.get(check) or next(causes, None)
     if bug is not None:

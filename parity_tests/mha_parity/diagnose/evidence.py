@@ -20,7 +20,7 @@ from mha_parity.core.compare import absolute_difference, as_float64
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mha_parity.catalogue.base import Triple
+    from mha_parity.catalogue.plain_attention import Triple
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.features import AXES, label
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.diagnose import probes
+from mha_parity.diagnose import measurements
 from mha_parity.diagnose.evidence import TELLING, Observation
-from mha_parity.diagnose.experiments.arrays.places import contents
-from mha_parity.diagnose.experiments.arrays.replaced import (
+from mha_parity.diagnose.experiments.arrays.error_places import contents
+from mha_parity.diagnose.experiments.arrays.replaced_inputs import (
     SKIPPED,
     common_variant,
     skipped_variants,
 )
-from mha_parity.diagnose.experiments.conditions.needed import needed
+from mha_parity.diagnose.experiments.conditions.needed_conditions import needed
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.designs.reading import read_case_weights
-from mha_parity.diagnose.experiments.examination import (
-    ExperimentFinding,
+from mha_parity.diagnose.experiments.designs.weights_from_output import read_case_weights
+from mha_parity.diagnose.experiments.examination import ExperimentFinding
+from mha_parity.diagnose.experiments.run_experiments import (
     cause_findings,
     run_experiments,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
-    from mha_parity.diagnose.experiments.conditions.needed import Needs
+    from mha_parity.diagnose.experiments.conditions.needed_conditions import Needs
     from mha_parity.diagnose.experiments.designs.calls import CallResult
 
 FACTS = 2  # about what is not understood
@@ -99,7 +99,7 @@ class ExperimentDiagnosis:
         causes = [as_diagnosis(f) for f in self.findings if not f.understood]
         # The weights that the experiments have read say what can be read out of them.
         weights = any(f.stage == "weights" for f in self.findings)
-        measured = probes.measure(self.candidate, running, weights=not weights)
+        measured = measurements.measure(self.candidate, running, weights=not weights)
         sentences = measured[1 : 1 + FACTS] or (() if causes else measured[:1])
         return (
             *causes,

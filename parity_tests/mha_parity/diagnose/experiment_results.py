@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.features import feature_label
-from mha_parity.core.identity import ExperimentResult
+from mha_parity.core.identity_card import ExperimentResult
 from mha_parity.diagnose.evidence import ROUNDINGS
 from mha_parity.diagnose.experiments.gradients.gradients import gradient_effects
 from mha_parity.diagnose.experiments.masks.influence import irregular, visibility
 from mha_parity.diagnose.experiments.masks.masks import kept_keys
-from mha_parity.diagnose.experiments.scores import transfer
+from mha_parity.diagnose.experiments.scores import transfer_curve
 from mha_parity.diagnose.experiments.scores.scale import law
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mha_parity.diagnose.experiments.designs.calls import Caller
     from mha_parity.diagnose.experiments.designs.effect import FeatureEffect
-    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
+    from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights
     from mha_parity.diagnose.experiments.examination import Examination
 
 MIN_SCALES = 3  # effective scales that a formula rests on
@@ -51,10 +51,10 @@ def formula(seen: Examination) -> str:
 
 def _straight(reading: SampleWeights) -> bool:
     """Return whether the weights are a softmax of the scores times a constant per head."""
-    found = transfer.curve(reading)
+    found = transfer_curve.curve(reading)
     if found is None:
         return reading.right
-    _, misfit = transfer.slope(found)
+    _, misfit = transfer_curve.slope(found)
     sums = np.where(reading.visible, reading.weights, 0).sum(axis=-1)
     return misfit <= found.atol and bool((np.abs(sums - 1) <= 100 * reading.noise).all())
 
@@ -79,7 +79,7 @@ def _is_scaled(seen: Examination) -> bool:
 
 
 def _transfer(seen: Examination) -> Iterator[ExperimentResult]:
-    curves = [c for each in seen.readings if (c := transfer.curve(each)) is not None]
+    curves = [c for each in seen.readings if (c := transfer_curve.curve(each)) is not None]
     if not curves:
         yield ExperimentResult(experiment="transfer curve", sentence=UNREAD, as_torch=None)
         return

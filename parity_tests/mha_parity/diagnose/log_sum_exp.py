@@ -12,7 +12,7 @@ from mha_parity.core.compare import as_float64
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import ROUNDINGS, TELLING
 from mha_parity.diagnose.experiments.designs.calls import BITS, CallResult
-from mha_parity.diagnose.experiments.designs.rules import TILES
+from mha_parity.diagnose.experiments.designs.shortest_rules import TILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.cases.unit_values import with_one_hot_values
+from mha_parity.cases.weight_readout import with_one_hot_values
 from mha_parity.catalogue import Attention
 from mha_parity.core import head_projections
 from mha_parity.core.arrays import split_heads

@@ -18,9 +18,9 @@ import mha_torch
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.check_result import Severity
 from mha_parity.core.verdict import PINNED_PATH, TARGET, Accuracy
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.nonfinite import nan_of_other_heads
-from mha_parity.oracle.recorded import torch_result
+from mha_parity.judging.output_groups import judged_array
+from mha_parity.oracle.torch_answers import torch_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

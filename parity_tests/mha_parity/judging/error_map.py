@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import allowed_error
+from mha_parity.judging.output_groups import judged_array
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

@@ -23,7 +23,6 @@ from mha_parity.core.compare import in_unlike_digits
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.judging.gradient_groups import gradient_place, group_rows, worst_index
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.nonfinite import OTHER, policies_of, reference_under
 from mha_parity.judging.output import (
     DEFAULT_SETTINGS,
@@ -31,7 +30,8 @@ from mha_parity.judging.output import (
     ROUNDINGS,
     JudgeSettings,
 )
-from mha_parity.judging.structure import structure_error
+from mha_parity.judging.output_groups import judged_array
+from mha_parity.judging.shape_and_dtype import structure_error
 from mha_parity.oracle.error_bound import error_model, roundoff, smallest_number
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, Prepared
 from mha_parity.oracle.eval_orders_vjp import pull_back

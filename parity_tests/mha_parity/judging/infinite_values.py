@@ -27,7 +27,7 @@ from mha_parity.oracle.reference import reference_answer
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.judging.groups import JudgedArray
+    from mha_parity.judging.output_groups import JudgedArray
     from mha_parity.oracle.reference import Reference
 
 

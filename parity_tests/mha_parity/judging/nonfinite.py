@@ -27,7 +27,7 @@ from mha_parity.oracle.row_tails import nan_past_rows
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.judging.groups import JudgedArray
+    from mha_parity.judging.output_groups import JudgedArray
 
 OTHER = "other"
 # What rows that see no key are, in the sentence of the check.

@@ -24,10 +24,10 @@ from mha_parity.core.check_result import (
 )
 from mha_parity.core.compare import as_float64
 from mha_parity.judging import accuracy, infinite_values, nonfinite
-from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.log_sum_exp import judge_log_sum_exp
+from mha_parity.judging.output_groups import JudgedArray, judged_array
 from mha_parity.judging.padded_queries import padded_elements, words_of
-from mha_parity.judging.structure import structure_error
+from mha_parity.judging.shape_and_dtype import structure_error
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound, error_model
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, K

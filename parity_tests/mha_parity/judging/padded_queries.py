@@ -16,7 +16,7 @@ from mha_parity.judging.nonfinite import overflow_elements
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.judging.groups import JudgedArray
+    from mha_parity.judging.output_groups import JudgedArray
 
 
 def padded_elements(problem: Problem, judged: JudgedArray, *, one_length: bool) -> Array:

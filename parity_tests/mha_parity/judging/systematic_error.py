@@ -42,8 +42,8 @@ from mha_parity.judging.error_directions import (
 )
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import roundoff
-from mha_parity.oracle.recorded import kept_result
 from mha_parity.oracle.reference import EXTENDED
+from mha_parity.oracle.torch_answers import kept_result
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

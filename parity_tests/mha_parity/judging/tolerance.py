@@ -15,14 +15,14 @@ import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, EvalOrder, Prepared, attend_in_order
-from mha_parity.oracle.recorded import active_record, kept_result
+from mha_parity.oracle.torch_answers import active_record, kept_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.judging.groups import JudgedArray
+    from mha_parity.judging.output_groups import JudgedArray
     from mha_parity.oracle.reference import Reference
 
 

@@ -46,8 +46,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mha_parity.core.arrays import merge_heads, split_heads
-from mha_parity.oracle.recorded import kept_result
 from mha_parity.oracle.reference import stages_in_float64
+from mha_parity.oracle.torch_answers import kept_result
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

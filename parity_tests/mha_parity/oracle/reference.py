@@ -17,7 +17,7 @@ import numpy as np
 import mha_torch
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.compare import absolute_difference
-from mha_parity.oracle.recorded import asks_torch, torch_result
+from mha_parity.oracle.torch_answers import asks_torch, torch_result
 from mha_torch import plain
 
 if TYPE_CHECKING:

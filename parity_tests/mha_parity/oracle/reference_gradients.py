@@ -18,8 +18,8 @@ from mha_parity.cases.generate import cotangent
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.oracle.backward import backward
 from mha_parity.oracle.error_bound import ErrorModel, error_model, smallest_number
-from mha_parity.oracle.recorded import torch_result
 from mha_parity.oracle.reference import AGREEING_ROUNDINGS
+from mha_parity.oracle.torch_answers import torch_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

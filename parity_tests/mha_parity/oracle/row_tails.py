@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.oracle.recorded import rows_share_nan
+from mha_parity.oracle.torch_answers import rows_share_nan
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

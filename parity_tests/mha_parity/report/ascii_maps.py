@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.pictures import WeightsPicture
     from mha_parity.core.problem import Problem
+    from mha_parity.core.report_arrays import WeightsPicture
 
 SAMPLES, ROWS = 3, 16
 MASK_LEGEND = "· seen  # hidden  + favoured and - disfavoured by a float mask"

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from mha_parity.core.case import Case
     from mha_parity.core.check_result import CheckResult
-    from mha_parity.core.pictures import CaseDetail
     from mha_parity.core.problem import Problem
+    from mha_parity.core.report_arrays import CaseDetail
 
 IMPLIED = {"form", "projection", "heads", "size"}  # by the id, the inputs and the sizes
 LINES = 24

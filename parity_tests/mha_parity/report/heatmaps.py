@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.core.pictures import MatrixAxis
+from mha_parity.core.report_arrays import MatrixAxis
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

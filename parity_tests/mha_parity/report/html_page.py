@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.pictures import GradientMatrix, GradientPicture, WeightsPicture
+    from mha_parity.core.report_arrays import GradientMatrix, GradientPicture, WeightsPicture
     from mha_parity.core.verdict import Failure, Refusal, Verdict
 
 TEMPLATE = "page.html.jinja"

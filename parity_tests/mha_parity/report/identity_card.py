@@ -16,7 +16,7 @@ from mha_parity.report.columns import Pairs, ReportText
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mha_parity.core.identity import ExperimentResult, IdentityCard
+    from mha_parity.core.identity_card import ExperimentResult, IdentityCard
     from mha_parity.core.verdict import Diagnosis
 
 MASK_AXES = ("padding", "attn")

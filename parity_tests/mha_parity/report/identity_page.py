@@ -14,7 +14,7 @@ from mha_parity.report.identity_card import STATUS, named
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.core.identity import IdentityCard, InfluenceMatrix, TransferPoints
+    from mha_parity.core.identity_card import IdentityCard, InfluenceMatrix, TransferPoints
 
 SIZE = 320  # of the plot, in units of its own
 CELL = 11

@@ -11,7 +11,7 @@ from mha_parity.report.html_page import heads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from mha_parity.core.pictures import WeightsPicture
+    from mha_parity.core.report_arrays import WeightsPicture
     from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Refusal, Verdict
 
 LINES = 12  # of what a check says

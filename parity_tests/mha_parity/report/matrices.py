@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.pictures import Comparison
+    from mha_parity.core.report_arrays import Comparison
 
 ROWS = 10  # shown of a matrix, around the worst number
 GAP = 3

@@ -16,7 +16,7 @@ from mha_parity.report.progress import error_console
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mha_parity.core.pictures import WeightsPicture
+    from mha_parity.core.report_arrays import WeightsPicture
     from mha_parity.core.verdict import Verdict
 
 WIDTH = 88  # columns of the text where there is no window; a page of documentation shows as many

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.pictures import CaseError
+    from mha_parity.core.report_arrays import CaseError
 
 SIZE = (6.4, 2.6)  # inches
 FAILS, PASSES = "#d2483d", "#4a93cc"  # stand out on light and dark

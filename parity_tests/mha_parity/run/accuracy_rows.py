@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from mha_parity.core.features import AXES
-from mha_parity.core.pictures import CaseError
+from mha_parity.core.report_arrays import CaseError
 from mha_parity.core.verdict import PINNED_PATH, TARGET
 from mha_parity.judging import accuracy
 

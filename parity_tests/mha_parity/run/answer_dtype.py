@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_parity.catalogue import catalogue
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.judging.by_float32 import INSIDE
+from mha_parity.judging.float32_stages import INSIDE
 from mha_parity.oracle.error_bound import roundoff
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.core.verdict import Failure, Verdict
-from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, torch_changes
-from mha_parity.run.diagnosed import diagnosed_or_reason
+from mha_parity.run import accuracy_rows, answer_dtype, recorded_answers, summary, torch_changes
+from mha_parity.run.asked_cases import asked_without_options, narrowed_candidate, settings_of
+from mha_parity.run.diagnosis_run import diagnosed_or_reason
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
-from mha_parity.run.narrowing import asked_without_options, narrowed_candidate, settings_of
 from mha_parity.run.overflow import is_remark
-from mha_parity.run.remarks import not_served_remarks
+from mha_parity.run.verdict_limits import not_served_remarks
 from mha_parity.run.weights_pictures import can_be_drawn, pictures, worst_passing
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mha_parity.core.check_result import CheckResult
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
-    from mha_parity.core.pictures import WeightsPicture
+    from mha_parity.core.report_arrays import WeightsPicture
     from mha_parity.judging.output import JudgeSettings
     from mha_parity.run.case_run import CaseResult
     from mha_parity.run.repro import Repro
@@ -57,7 +57,7 @@ def build_verdict(
     )  # fmt: skip
     parameters = summary.parameters_with_status(facts.parameters, case_results, options)
     notes = (
-        *by_answers.recorded_answers_remark(),
+        *recorded_answers.recorded_answers_remark(),
         *torch_changes.path_change_notes(target, [result.case for result in case_results]),
         *not_served_remarks(candidate, options, offer, case_results),
         *summary.verdict_notes(case_results, parameters),

@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_parity.core.check_result import NO_INDEX, Place
 from mha_parity.core.compare import as_float64
-from mha_parity.core.pictures import CaseDetail, Comparison
+from mha_parity.core.report_arrays import CaseDetail, Comparison
 from mha_parity.judging.error_map import error_units, is_numeric
 from mha_parity.judging.gradients import CHECK, expected_gradients
 

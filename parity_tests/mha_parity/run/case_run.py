@@ -18,14 +18,14 @@ from mha_parity.core.padded_queries import padded_rows
 from mha_parity.core.threads import blas_in_one_thread
 from mha_parity.judging import power
 from mha_parity.judging.accuracy import TORCH_PATHS, measure_errors, with_times_torch
-from mha_parity.judging.by_float32 import float32_units
+from mha_parity.judging.equal_answers import may_both_match
+from mha_parity.judging.float32_stages import float32_units
 from mha_parity.judging.gradients import CHECK, judge_gradients
 from mha_parity.judging.nonfinite import overflow_rows, sum_overflow_rows
 from mha_parity.judging.output import OVERFLOWING, OVERFLOWS, SUM_OVERFLOWS, judge_answer
-from mha_parity.judging.two_answers import may_both_match
 from mha_parity.oracle.error_bound import output_bound
-from mha_parity.oracle.recorded import active_record, problem_of
 from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.torch_answers import active_record, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

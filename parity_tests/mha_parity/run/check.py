@@ -14,16 +14,16 @@ from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
 from mha_parity.core.threads import in_one_thread
 from mha_parity.judging.systematic_error import SystematicErrorTest
-from mha_parity.oracle.recorded import active_record, asks_torch, load_torch, using_record
+from mha_parity.oracle.torch_answers import active_record, asks_torch, load_torch, using_record
+from mha_parity.run.asked_cases import cases_for, restricted_offer, settings_of, with_own_backward
 from mha_parity.run.build_verdict import build_verdict
-from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.chunks import WHOLE, Ending, Shard, run_chunks
 from mha_parity.run.executors import process_count, processes, run_chunks_on
 from mha_parity.run.failure_groups import failure_groups
-from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
-from mha_parity.run.kept import RetainedResults
-from mha_parity.run.narrowing import cases_for, restricted_offer, settings_of, with_own_backward
+from mha_parity.run.fresh_process import SAMPLED_FROM, FreshProcesses, state_findings
+from mha_parity.run.kept_cases import RetainedResults
 from mha_parity.run.overflow import overflow_check
+from mha_parity.run.recorded_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.repro import Repro
 from mha_parity.run.target_source import source_of
 

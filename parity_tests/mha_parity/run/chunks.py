@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.threads import blas_in_one_thread
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run.case_run import is_measured, run_cases
-from mha_parity.run.fresh import is_sampled
+from mha_parity.run.fresh_process import is_sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

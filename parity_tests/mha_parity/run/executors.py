@@ -23,9 +23,9 @@ from uuid import uuid4
 from mha_parity.core.environment import VERSIONS, environment
 from mha_parity.core.errors import UsageError
 from mha_parity.core.threads import in_one_thread
-from mha_parity.oracle.recorded import load_torch
+from mha_parity.oracle.torch_answers import load_torch
 from mha_parity.run.chunks import WHOLE, run_chunk, split
-from mha_parity.run.cluster import keep_freed_memory
+from mha_parity.run.dask_executor import keep_freed_memory
 from mha_parity.run.process_pool import ProcessPool
 from mha_parity.worker.open_target import opened
 

@@ -9,8 +9,8 @@ import numpy as np
 from mha_parity.core.arrays import split_heads
 from mha_parity.core.check_result import NO_INDEX
 from mha_parity.core.compare import as_float64
-from mha_parity.core.pictures import GradientMatrix, GradientPicture, MatrixAxis
 from mha_parity.core.problem import INPUTS, Problem
+from mha_parity.core.report_arrays import GradientMatrix, GradientPicture, MatrixAxis
 from mha_parity.judging.error_map import is_numeric
 from mha_parity.judging.gradient_groups import IN_PROJECTIONS
 from mha_parity.judging.gradients import CHECK, expected_gradients, gradient_units

@@ -18,8 +18,8 @@ from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.read_weights import plain_case
 from mha_parity.judging.output import judge_answer
-from mha_parity.oracle.recorded import asks_torch
 from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.torch_answers import asks_torch
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array

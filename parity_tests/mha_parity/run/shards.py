@@ -15,12 +15,12 @@ from mha_parity import __version__
 from mha_parity.core.environment import VERSIONS
 from mha_parity.core.errors import UsageError
 from mha_parity.judging.systematic_error import SystematicErrorTest
-from mha_parity.oracle.recorded import using_record
-from mha_parity.run.by_answers import record_of
+from mha_parity.oracle.torch_answers import using_record
+from mha_parity.run.asked_cases import settings_of
 from mha_parity.run.case_run import CaseResult, run_cases
 from mha_parity.run.check import RunResult, run_all, verdict_of
 from mha_parity.run.chunks import CHUNK_SIZE, KEPT_FAILURES
-from mha_parity.run.narrowing import settings_of
+from mha_parity.run.recorded_answers import record_of
 from mha_parity.run.repro import Repro
 from mha_parity.run.shard_file import ShardRun
 

@@ -17,10 +17,10 @@ from mha_parity.core.environment import TORCH, installed
 from mha_parity.core.threads import in_one_thread
 from mha_parity.core.verdict import PINNED_PATH
 from mha_parity.judging.accuracy import OUTPUT, TORCH_PATHS, installed_torch_output
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import allowed_error
-from mha_parity.oracle.recorded import active_record, digest, load_torch
+from mha_parity.judging.output_groups import judged_array
 from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.torch_answers import active_record, digest, load_torch
 from mha_parity.targets import load
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.oracle.recorded import Record
+    from mha_parity.oracle.torch_answers import Record
 
 
 def is_torch_layer(target: str) -> bool:

@@ -12,12 +12,12 @@ import numpy as np
 from mha_parity.cases.clashes import can_coexist
 from mha_parity.core.candidate import CandidateError, ask
 from mha_parity.core.compare import as_float64
-from mha_parity.core.pictures import WeightsPicture
+from mha_parity.core.report_arrays import WeightsPicture
 from mha_parity.diagnose.read_weights import read_sample_weights
 from mha_parity.judging.error_map import error_units
-from mha_parity.oracle.recorded import asks_torch
+from mha_parity.oracle.torch_answers import asks_torch
+from mha_parity.run.asked_cases import SingleCalls
 from mha_parity.run.case_run import run_case
-from mha_parity.run.narrowing import SingleCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -29,8 +29,8 @@ from mha_parity.core.verdict import TARGET
 from mha_parity.judging.accuracy import error_over_torch, measure_errors
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.progress import counted, error_console, progress
-from mha_parity.run.narrowing import restricted_offer
-from mha_parity.selftest.origin import with_origin
+from mha_parity.run.asked_cases import restricted_offer
+from mha_parity.selftest.provenance import with_origin
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import opened
 

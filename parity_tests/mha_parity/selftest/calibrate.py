@@ -34,7 +34,7 @@ from mha_parity.selftest.calibrate_case import (
     upper_limit,
 )
 from mha_parity.selftest.calibrate_gradients import KINDS, count_gradient_verdicts
-from mha_parity.selftest.origin import with_origin
+from mha_parity.selftest.provenance import with_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -20,8 +20,8 @@ from mha_parity.cases.covering import HALF
 from mha_parity.cases.generate import make_problem, with_dtype
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.check_result import MASKED_ROWS, Severity
-from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.output import ROUNDINGS, JudgeSettings, judge_answer
+from mha_parity.judging.output_groups import JudgedArray, judged_array
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, EvalOrder, Prepared, Sums, attend_in_order
 from mha_parity.oracle.reference import reference_answer

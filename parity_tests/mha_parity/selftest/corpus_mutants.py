@@ -26,7 +26,7 @@ from rich.console import Console
 from mha_parity.report.progress import progress
 from mha_parity.selftest.corpus_run import MANIFEST as CORPUS
 from mha_parity.selftest.corpus_run import WORKERS, CorpusEntry, judge_entry, read_manifest
-from mha_parity.selftest.origin import with_origin
+from mha_parity.selftest.provenance import with_origin
 from mha_parity.selftest.source_changes import SourceChange, draw_change
 
 if TYPE_CHECKING:

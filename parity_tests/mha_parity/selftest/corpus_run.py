@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from mha_parity.report.progress import progress
-from mha_parity.selftest.origin import with_origin
+from mha_parity.selftest.provenance import with_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

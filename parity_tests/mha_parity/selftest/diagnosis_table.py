@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mha_parity.selftest.origin import with_origin
+from mha_parity.selftest.provenance import with_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

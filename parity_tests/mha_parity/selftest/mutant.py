@@ -10,7 +10,7 @@ import numpy as np
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue.layer_base import bound_layer, with_right_fallback
+from mha_parity.catalogue.plain_layer import bound_layer, with_right_fallback
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks.call_effects import FURTHER, MonitoredCandidate
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation

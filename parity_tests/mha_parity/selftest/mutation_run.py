@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.catalogue import Attention, Bug, catalogue
 from mha_parity.catalogue.gradients import with_gradients
-from mha_parity.catalogue.layer_base import Layer
+from mha_parity.catalogue.plain_layer import Layer
 from mha_parity.catalogue.registry import feature_values
 from mha_parity.core.options import Options
 from mha_parity.oracle.eval_orders_vjp import VJP
@@ -31,7 +31,7 @@ from mha_parity.selftest.mutation_matrix import (
     matrix_markdown,
     print_matrix,
 )
-from mha_parity.selftest.origin import with_origin
+from mha_parity.selftest.provenance import with_origin
 
 if TYPE_CHECKING:
     import argparse

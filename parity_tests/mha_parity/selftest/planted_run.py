@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from mha_parity.catalogue.planted import Planted
+    from mha_parity.catalogue.conditional_bugs import Planted
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem

@@ -14,7 +14,7 @@ import mha_torch
 from mha_parity.answers import answers_file
 from mha_parity.core.environment import TORCH
 from mha_parity.core.errors import UsageError
-from mha_parity.oracle.recorded import using_record
+from mha_parity.oracle.torch_answers import using_record
 from mha_parity.run.torch_changes import path_changes
 
 HEAD = (

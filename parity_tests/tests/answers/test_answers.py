@@ -20,8 +20,8 @@ from mha_parity.answers.tensors import join_long_double, split_long_double
 from mha_parity.core.safetensors import dump, load_tensors
 from mha_parity.judging import tolerance
 from mha_parity.oracle import error_bound
-from mha_parity.oracle.recorded import NotRecordedError, using_record
 from mha_parity.oracle.reference import EXTENDED, reference_answer
+from mha_parity.oracle.torch_answers import NotRecordedError, using_record
 from mha_torch import plain
 from subject_checks import LAYER, RIGHT, WRONG
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from mha_numpy.costs import CONFIGURATIONS
-from mha_parity.bench.calls import build_workload
 from mha_parity.bench.contenders import CONTENDERS, Contender, reason_left_out
-from mha_parity.bench.judge import Judge
+from mha_parity.bench.judged_first import Judge
+from mha_parity.bench.layer_calls import build_workload
 from mha_parity.bench.task_arrays import case_of, draw_task
 from mha_parity.bench.tasks import Size, Task
 

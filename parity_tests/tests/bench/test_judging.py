@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mha_parity.bench import array_files, task_arrays
-from mha_parity.bench import judge as judging
-from mha_parity.bench.calls import build_workload
+from mha_parity.bench import judged_first as judging
 from mha_parity.bench.contenders import CONTENDERS, KERNELS, Contender, reason_left_out
-from mha_parity.bench.judge import Judge
+from mha_parity.bench.judged_first import Judge
+from mha_parity.bench.layer_calls import build_workload
 from mha_parity.bench.task_arrays import JudgedPart, cut, draw_task, gradient_task, judged_part
 from mha_parity.bench.tasks import Size, Task, tasks
 from mha_parity.core.candidate import Answer

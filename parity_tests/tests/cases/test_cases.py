@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from mha_parity.cases.asking_order import asked_cases
+from mha_parity.cases.case_order import asked_cases
 from mha_parity.cases.clashes import CLASHES
 from mha_parity.cases.covering import (
     RUNS,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.cases.variants import LEVELLED, plain_variant
+from mha_parity.cases.weight_readout import with_one_hot_values
 from mha_parity.core.arrays import split_heads
 from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES, PLAIN, Offer, make_offer

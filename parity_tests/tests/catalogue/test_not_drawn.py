@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import answer_of, catalogue
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.plain_attention import Attention
 from mha_parity.checks import rejected_inputs
 from mha_parity.core.case import Case
 from mha_parity.core.check_result import Severity

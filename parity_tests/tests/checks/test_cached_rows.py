@@ -41,7 +41,7 @@ from cached_layers import (
 )
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue, passed_cache
-from mha_parity.catalogue.layer_base import bound_layer
+from mha_parity.catalogue.plain_layer import bound_layer
 from mha_parity.checks.cached_rows import (
     AFTERWARDS,
     ANEW,
@@ -63,7 +63,7 @@ from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Outcome
-from mha_parity.oracle.recorded import problem_of
+from mha_parity.oracle.torch_answers import problem_of
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 from mha_parity.targets.calls.cache_arguments import CacheUse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.checks import causal_lengths, masks_of_rows
+from mha_parity.checks import causal_lengths, single_row_masks
 from mha_parity.core.verdict import Outcome
 from subject_checks import checks_of
 
@@ -13,7 +13,7 @@ judged = checks_of("few_queries.py", cases=40, dtypes=("float64",))
 
 @pytest.mark.parametrize(
     ("name", "check"),
-    [("by_torch", causal_lengths.NAME), ("CausalWithMask", masks_of_rows.NAME),
+    [("by_torch", causal_lengths.NAME), ("CausalWithMask", single_row_masks.NAME),
      ("LastOfKeys", causal_lengths.NAME), ("LastOfKeysBySaying", causal_lengths.NAME),
      ("queries_at_the_end", causal_lengths.NAME)],
 )  # fmt: skip
@@ -32,7 +32,7 @@ def test_right_ones_pass_and_are_asked(name: str, check: str) -> None:
         ("FirstOfKeysBySaying", causal_lengths.NAME, "from the last rows among"),
         ("LastOfKeysAgainstSaying", "output", "should be"),
         ("queries_at_the_start", causal_lengths.NAME, "from the last rows among"),
-        ("CausalWithLastRow", masks_of_rows.NAME, "of which `mask` hides "),
+        ("CausalWithLastRow", single_row_masks.NAME, "of which `mask` hides "),
     ],
 )
 def test_wrong_ones_fail_by_that_check(name: str, check: str, said: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue.base import Attention, answer_of
+from mha_parity.catalogue.plain_attention import Attention, answer_of
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks.metamorphic import (
     RELATIONS,

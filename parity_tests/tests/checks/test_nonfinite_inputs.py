@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
-from mha_parity.catalogue.layer_base import Layer, bound_layer
+from mha_parity.catalogue.plain_layer import Layer, bound_layer
 from mha_parity.checks.call_effects import MonitoredCandidate
 from mha_parity.checks.nonfinite_inputs import (
     NAME,

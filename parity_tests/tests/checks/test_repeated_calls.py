@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.checks.call_effects import is_repeatable
-from mha_parity.checks.state import REPEATS, repeated_calls
+from mha_parity.checks.statelessness import REPEATS, repeated_calls
 from mha_parity.core.case import parse
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
-from mha_parity.catalogue.layer_base import Layer, bound_layer
-from mha_parity.checks import state
+from mha_parity.catalogue.plain_layer import Layer, bound_layer
+from mha_parity.checks import statelessness
 from mha_parity.checks.call_sequence import AS_BUILT, MODES, CallSequence, Mode
 from mha_parity.core.case import parse
 
 PROBLEM = make_problem(parse("mha-N2-L6-S6-H2-D2-bias-outproj-padding-weights-float32-s3"))
 CHECKS = {
-    "sequence": state.in_sequence, "rewritten": state.rewritten_arrays,
-    "reloaded": state.reloaded_weights, "repeated": state.repeated_calls,
+    "sequence": statelessness.in_sequence, "rewritten": statelessness.rewritten_arrays,
+    "reloaded": statelessness.reloaded_weights, "repeated": statelessness.repeated_calls,
 }  # fmt: skip
 THIS, SHORT = "this problem", "a problem of 3 queries and 3 keys"
 OTHER, BARE = "other rows of the same shapes", "these rows without masks"
@@ -31,16 +31,16 @@ def after(call: str, earlier: str, cause: str) -> str:
 
 # Of each layer: the number of findings, and two calls and the cause that the first one names.
 SHOWN: dict[str, tuple[dict[str, int], str]] = {
-    "keys-kept": ({"sequence": 1}, after(OTHER + LAST, THIS + LAST, state.KEYS_KEPT)),
+    "keys-kept": ({"sequence": 1}, after(OTHER + LAST, THIS + LAST, statelessness.KEYS_KEPT)),
     "keys-appended": (
         {"sequence": 9, "rewritten": 1, "repeated": 1},
-        after(THIS, SHORT, state.KEYS_APPENDED),
+        after(THIS, SHORT, statelessness.KEYS_APPENDED),
     ),
-    "buffer-of-first-call": ({"sequence": 6}, after(THIS, SHORT, state.FIRST_SHORTER)),
-    "tail-of-longer-call": ({"sequence": 3}, after(SHORT, BARE, state.FIRST_LONGER)),
-    "values-kept": ({"sequence": 6}, after(THIS, SHORT, state.VALUES_KEPT)),
-    "identity-keyed-cache": ({"rewritten": 1}, f"{OTHER}, {state.BY_IDENTITY}"),
-    "counts-calls": ({"repeated": 1}, f"call 13 of 32 {state.COUNTED}, {THIS}"),
+    "buffer-of-first-call": ({"sequence": 6}, after(THIS, SHORT, statelessness.FIRST_SHORTER)),
+    "tail-of-longer-call": ({"sequence": 3}, after(SHORT, BARE, statelessness.FIRST_LONGER)),
+    "values-kept": ({"sequence": 6}, after(THIS, SHORT, statelessness.VALUES_KEPT)),
+    "identity-keyed-cache": ({"rewritten": 1}, f"{OTHER}, {statelessness.BY_IDENTITY}"),
+    "counts-calls": ({"repeated": 1}, f"call 13 of 32 {statelessness.COUNTED}, {THIS}"),
 }
 
 

@@ -18,7 +18,7 @@ from mha_parity.commands.replay import replay
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.options import Options
-from mha_parity.core.pictures import Comparison
+from mha_parity.core.report_arrays import Comparison
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.report import case_view, matrices
 from mha_parity.run.case_detail import case_detail, first_comparison

@@ -16,8 +16,8 @@ from mha_parity.core.options import Options
 from mha_parity.core.target_facts import NO_FACTS
 
 # Of a case and of the options each default is a choice, which ids and the help name.
-RESULTS = ("core.candidate", "core.check_result", "core.identity", "core.own_weights",
-           "core.pictures", "core.target_facts", "core.verdict", "oracle.recorded",
+RESULTS = ("core.candidate", "core.check_result", "core.identity_card", "core.own_weights",
+           "core.report_arrays", "core.target_facts", "core.verdict", "oracle.torch_answers",
            "checks.call_sequence", "run.case_run", "run.chunks", "run.repro")  # fmt: skip
 # What an attention computes is torch's but where an experiment departs; a run is a single shard.
 CHOSEN = {"FunctionCandidate.convention": "problem", "ExperimentResult.as_torch": True,

@@ -8,7 +8,7 @@ import pytest
 
 from mha_parity.core.case import Case
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.identity import ExperimentResult, IdentityCard
+from mha_parity.core.identity_card import ExperimentResult, IdentityCard
 from mha_parity.core.parameters import Parameter, Role, Status
 from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Outcome, Verdict
 

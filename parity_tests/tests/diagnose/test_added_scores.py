@@ -9,9 +9,9 @@ import pytest
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.designs.reading import read_case_weights
+from mha_parity.diagnose.experiments.designs.weights_from_output import read_case_weights
 from mha_parity.diagnose.experiments.scores.added_scores import added
-from mha_parity.diagnose.experiments.scores.transfer import curve
+from mha_parity.diagnose.experiments.scores.transfer_curve import curve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.checks.call_effects import MonitoredCandidate
 from mha_parity.core.arrays import Array
 from mha_parity.diagnose.read_weights import plain_case
-from mha_parity.run.narrowing import SingleCalls
+from mha_parity.run.asked_cases import SingleCalls
 from mha_parity.targets.bind import bind
 
 calls: list[int] = []

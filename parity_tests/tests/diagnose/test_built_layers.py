@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity.core.options import Options
-from mha_parity.diagnose.identity import identify
+from mha_parity.diagnose.identify import identify
 from mha_parity.targets import load
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS, load_subject
 
 if TYPE_CHECKING:
-    from mha_parity.core.identity import IdentityCard
+    from mha_parity.core.identity_card import IdentityCard
 
 FILE = "built_layers.py"
 

@@ -27,9 +27,9 @@ from mha_parity.core.options import Options
 from mha_parity.diagnose import Observation, diagnose
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.oracle.eval_orders_vjp import VJP
+from mha_parity.run.asked_cases import NarrowedCandidate, restricted_offer
 from mha_parity.run.case_run import run_cases
 from mha_parity.run.check import check
-from mha_parity.run.narrowing import NarrowedCandidate, restricted_offer
 from mha_parity.selftest.mutant import monitored
 from mha_parity.targets.bind import bind
 from subject_checks import SUBJECTS, check_subject

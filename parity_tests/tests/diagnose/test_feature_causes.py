@@ -13,7 +13,7 @@ from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.conditions.features import features
 from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.diagnose.experiments.designs.variants import ROWS_FIRST, SAMPLES_FIRST, SWAP
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import pytest
 from mha_parity.catalogue import Attention, answer_of
 from mha_parity.diagnose.experiments.conditions.values import FEWER, MANY, QUICK, values
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.gradients.gradients import gradient_effects
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from subject_checks import SUBJECTS

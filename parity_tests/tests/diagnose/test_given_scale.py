@@ -10,7 +10,7 @@ from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.scores.given_scale import REMEDY
 
 if TYPE_CHECKING:

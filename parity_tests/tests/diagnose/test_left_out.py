@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.catalogue import Attention
 from mha_parity.core.features import make_offer
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from mha_parity.catalogue import Attention, answer_of
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.masks.masks import masks
-from mha_parity.diagnose.identity import identify
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
+from mha_parity.diagnose.identify import identify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

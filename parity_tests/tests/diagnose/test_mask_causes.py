@@ -12,10 +12,10 @@ from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.core.options import Options
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.masks.hidden_scores import HIDE
 from mha_parity.diagnose.experiments.masks.masks import mask_pairs, masks
-from mha_parity.run.narrowing import narrowed_candidate
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
+from mha_parity.run.asked_cases import narrowed_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.conditions.values import values
 from mha_parity.diagnose.experiments.designs.calls import Caller
 from mha_parity.diagnose.experiments.designs.variants import with_key_heads
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.gradients.gradients import gradient_effects
 from mha_parity.diagnose.experiments.returned import returned
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import Attention
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.scores.scale import law, measured
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import pytest
 from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer
 from mha_parity.core.features import make_offer
-from mha_parity.diagnose.experiments.conditions.digits import error_analysis
+from mha_parity.diagnose.experiments.conditions.correct_digits import error_analysis
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mha_parity.catalogue.base import Triple
+    from mha_parity.catalogue.plain_attention import Triple
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 

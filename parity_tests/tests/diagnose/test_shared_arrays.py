@@ -12,7 +12,7 @@ from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.arrays.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

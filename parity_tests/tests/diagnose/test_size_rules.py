@@ -15,7 +15,7 @@ from mha_parity.diagnose import diagnose
 from mha_parity.diagnose.experiments.conditions.sizes import scan
 from mha_parity.diagnose.experiments.conditions.state import CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.designs.calls import Caller, CallResult
-from mha_parity.diagnose.experiments.designs.rules import (
+from mha_parity.diagnose.experiments.designs.shortest_rules import (
     EVERYWHERE,
     OffIndices,
     ends_rule,

@@ -13,8 +13,8 @@ from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.arrays.projection_parts import parts_read
 from mha_parity.diagnose.experiments.conditions.features import features
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.masks.masks import mask_pairs, masks
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.scores.head_count import head_count
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import Case
 from mha_parity.core.verdict import Outcome
 from mha_parity.diagnose.evidence import Observation, quickest
-from mha_parity.diagnose.experiments import examination
+from mha_parity.diagnose.experiments import run_experiments
 from subject_checks import checks_of
 
 PLAIN = Case(seed=1, batch=2, queries=5, keys=5, heads_count=2, head_dim=4)
@@ -63,7 +63,7 @@ def test_two_masks_are_tried_before_each_alone(monkeypatch: pytest.MonkeyPatch) 
     def untried(*_: object, **__: object) -> NoReturn:
         raise AssertionError("one mask alone was tried")
 
-    monkeypatch.setattr(examination, "masks", untried)
+    monkeypatch.setattr(run_experiments, "masks", untried)
     verdict = judged("HiddenWhereBoth")
     assert CAUSES["HiddenWhereBoth"] in verdict.diagnosis[0].title
 

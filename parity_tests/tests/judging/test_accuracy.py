@@ -35,7 +35,7 @@ from mha_parity.run.accuracy_rows import accuracy_table
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.check import check
 from mha_parity.selftest import accuracy_survey
-from mha_parity.selftest.origin import without_origin
+from mha_parity.selftest.provenance import without_origin
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 

@@ -13,8 +13,8 @@ from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
 from mha_parity.judging.error_map import error_units
 from mha_parity.judging.gradients import expected_gradients
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import ROUNDINGS, JudgeSettings
+from mha_parity.judging.output_groups import judged_array
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import error_model
 from mha_parity.oracle.reference import reference_answer

@@ -10,7 +10,7 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.rng import largest_number
 from mha_parity.catalogue import whole_offer
-from mha_parity.catalogue.base import Attention, answer_of
+from mha_parity.catalogue.plain_attention import Attention, answer_of
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import Severity

@@ -9,8 +9,8 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import Severity
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import JudgeSettings, OutputJudge, judge_answer
+from mha_parity.judging.output_groups import judged_array
 from mha_parity.oracle.error_bound import bound, error_model
 from mha_parity.oracle.reference import reference_answer
 

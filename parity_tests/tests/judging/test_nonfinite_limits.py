@@ -7,7 +7,6 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import parse
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.nonfinite import (
     hides_nonfinite,
     overflow_elements,
@@ -16,6 +15,7 @@ from mha_parity.judging.nonfinite import (
     reference_under,
     sum_overflow_rows,
 )
+from mha_parity.judging.output_groups import judged_array
 from mha_parity.oracle.error_bound import roundoff, smallest_number
 from mha_parity.oracle.reference import reference_answer
 

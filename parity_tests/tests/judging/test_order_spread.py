@@ -7,7 +7,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.arrays import Array
 from mha_parity.core.case import parse
-from mha_parity.judging.groups import JudgedArray, judged_array
+from mha_parity.judging.output_groups import JudgedArray, judged_array
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, Prepared, attend_in_order
 from mha_parity.oracle.reference import reference_answer

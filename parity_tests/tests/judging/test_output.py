@@ -18,8 +18,8 @@ from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.problem import Problem
 from mha_parity.judging.accuracy import error_over_torch, torch_output
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import JudgeSettings, judge_answer
+from mha_parity.judging.output_groups import judged_array
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.eval_orders import (

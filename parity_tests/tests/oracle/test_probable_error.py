@@ -12,8 +12,8 @@ from mha_parity.core.arrays import Array
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
 from mha_parity.judging.accuracy import torch_output
-from mha_parity.judging.groups import judged_array
 from mha_parity.judging.nonfinite import masked_row_elements
+from mha_parity.judging.output_groups import judged_array
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.probable_error import probable_error

@@ -10,7 +10,7 @@ import pytest
 
 from mha_parity.cases.generate import cotangent, make_problem
 from mha_parity.core.case import parse
-from mha_parity.oracle import recorded
+from mha_parity.oracle import torch_answers
 from mha_parity.oracle.backward import backward
 from mha_parity.oracle.error_bound import ErrorModel, smallest_number
 from mha_parity.oracle.reference import reference_answer
@@ -40,9 +40,9 @@ def test_gradients_may_differ_by_twice_the_bound_and_no_more() -> None:
 @pytest.mark.parametrize("closed", [False, True])
 def test_torch_is_asked_unless_a_record_is_all_there_is(*, closed: bool) -> None:
     """Without a record, and while one is written; not where answers were read from a file."""
-    assert recorded.asks_torch()
-    with recorded.using_record(recorded.Record(closed=closed)):
-        assert closed != recorded.asks_torch()
+    assert torch_answers.asks_torch()
+    with torch_answers.using_record(torch_answers.Record(closed=closed)):
+        assert closed != torch_answers.asks_torch()
 
 
 def test_weights_formed_anew_from_rounded_scores_are_within_the_bound() -> None:

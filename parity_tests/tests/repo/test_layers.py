@@ -31,7 +31,7 @@ TARGETS = (
 # The rooms of `diagnose.experiments`, and the modules above them.
 EXPERIMENTS = (
     "designs", "arrays", "scores", "masks", "conditions", "gradients", "returned", "weights",
-    "examination",
+    "examination", "run_experiments",
 )  # fmt: skip
 # The package itself: its version, and names that it loads on first use.
 ROOT = "mha_parity"

@@ -20,7 +20,7 @@ from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.features import AXES
 from mha_parity.core.options import Options
-from mha_parity.core.pictures import WeightsPicture
+from mha_parity.core.report_arrays import WeightsPicture
 from mha_parity.core.verdict import (
     CheckRow,
     Diagnosis,

@@ -13,8 +13,8 @@ from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import parse
 from mha_parity.core.features import AXES, Offer
 from mha_parity.core.options import Options
-from mha_parity.core.pictures import GradientPicture, MatrixAxis
 from mha_parity.core.problem import Problem
+from mha_parity.core.report_arrays import GradientPicture, MatrixAxis
 from mha_parity.core.verdict import Failure
 from mha_parity.judging.gradients import CHECK, gradient_units
 from mha_parity.judging.output import JudgeSettings

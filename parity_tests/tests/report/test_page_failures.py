@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mha_parity.core.case import parse
-from mha_parity.core.pictures import CaseError
+from mha_parity.core.report_arrays import CaseError
 from mha_parity.core.verdict import (
     Diagnosis,
     Failure,

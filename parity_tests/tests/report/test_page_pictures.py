@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity.core.pictures import (
+from mha_parity.core.report_arrays import (
     GradientMatrix,
     GradientPicture,
     MatrixAxis,

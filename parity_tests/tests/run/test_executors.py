@@ -23,12 +23,12 @@ from mha_parity.__main__ import main
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.judging.output import DEFAULT_SETTINGS
-from mha_parity.run import cluster, executors
+from mha_parity.run import dask_executor, executors
+from mha_parity.run.asked_cases import cases_for, settings_of
 from mha_parity.run.check import check
 from mha_parity.run.chunks import ChunkResult
-from mha_parity.run.cluster import dask_cluster
+from mha_parity.run.dask_executor import dask_cluster
 from mha_parity.run.executors import run_chunks_on
-from mha_parity.run.narrowing import cases_for, settings_of
 from mha_parity.worker.open_target import opened
 from subject_checks import SAME, SUBJECTS
 
@@ -291,7 +291,7 @@ def test_an_interrupt_leaves_the_cluster_free() -> None:
 FAULTS = """
 import os, resource, sys
 import numpy as np
-from mha_parity.run.cluster import keep_freed_memory
+from mha_parity.run.dask_executor import keep_freed_memory
 
 if sys.argv[1] == "dask":
     sys.modules["distributed"] = sys
@@ -326,7 +326,7 @@ def test_a_cluster_that_is_not_there_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No scheduler at the address: exit status 2, and the command that starts one."""
-    monkeypatch.setattr(cluster, "SECONDS", 1)
+    monkeypatch.setattr(dask_executor, "SECONDS", 1)
     assert 2 == main(["check", "--scheduler", "tcp://127.0.0.1:1", "--cases", "5"])
     assert "start one by `dask scheduler`" in capsys.readouterr().err
 
@@ -344,7 +344,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_verdict_of_one_process(
         here = check(candidate, replace(options, jobs=1), target=target)
     with _scheduler() as address, ExitStack() as stack:
         with monkeypatch.context() as patch:
-            patch.setattr(cluster, "SECONDS", 1)
+            patch.setattr(dask_executor, "SECONDS", 1)
             assert 2 == main(["check", "--scheduler", address, "--cases", "5"])
         assert f"start some by `dask worker {address} --nthreads 1`" in capsys.readouterr().err
         own = (address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")

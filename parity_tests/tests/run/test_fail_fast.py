@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mha_parity.cases.asking_order import asked_cases
+from mha_parity.cases.case_order import asked_cases
 from mha_parity.cases.covering import draw_cases
-from mha_parity.catalogue.base import Attention, answer_of
+from mha_parity.catalogue.plain_attention import Attention, answer_of
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import CandidateError, FunctionCandidate
@@ -18,9 +18,9 @@ from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.report.json_document import verdict_document
 from mha_parity.report.wording import judged_counts
+from mha_parity.run.asked_cases import cases_for
 from mha_parity.run.check import check
 from mha_parity.run.chunks import KEPT_FAILURES
-from mha_parity.run.narrowing import cases_for
 from mha_parity.run.summary import ENDED
 
 QUICK = {"shrink": False, "diagnose": False, "fail_fast": True}

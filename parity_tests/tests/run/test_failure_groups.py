@@ -15,9 +15,9 @@ from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import FailureGroup
+from mha_parity.run.asked_cases import cases_for
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.failure_groups import failure_groups
-from mha_parity.run.narrowing import cases_for
 
 PLAIN = Case(seed=0, batch=2, queries=5, keys=7, heads_count=2, head_dim=3)
 OFFER = make_offer(

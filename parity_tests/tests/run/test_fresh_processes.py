@@ -14,7 +14,7 @@ from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.run.check import run_all
-from mha_parity.run.fresh import FreshProcesses
+from mha_parity.run.fresh_process import FreshProcesses
 
 
 class Opened:

@@ -11,7 +11,7 @@ from mha_parity.core.case import Case
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import EXTREME_VALUES, make_offer
 from mha_parity.oracle import reference
-from mha_parity.run import remarks, summary
+from mha_parity.run import summary, verdict_limits
 from mha_parity.run.case_run import CaseResult
 from subject_checks import check_subject
 
@@ -72,7 +72,7 @@ def test_a_few_failures_of_one_dtype_are_no_fact_on_it() -> None:
         results = [CaseResult(case=CASE, check_results=(failing,))] * count
         other = CASE.replace(dtype="float32")
         results += [CaseResult(case=other, check_results=(replace(held, case=other),))] * 20
-        assert said == bool(remarks.fails_in_one_dtype(results))
+        assert said == bool(verdict_limits.fails_in_one_dtype(results))
 
 
 def test_the_caller_s_settings_of_numpy_are_not_the_harness_s() -> None:

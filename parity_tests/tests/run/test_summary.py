@@ -15,7 +15,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.parameters import Parameter, Role, Status
 from mha_parity.core.verdict import TOO_COARSE, CheckRow, FeatureRow, Outcome
 from mha_parity.judging.nonfinite import SEVERAL
-from mha_parity.run import remarks, summary
+from mha_parity.run import summary, verdict_limits
 from mha_parity.run.case_run import ANSWERED, CaseResult
 from mha_parity.run.demanded_rows import by_demand, fails_by_rows_alone
 
@@ -252,7 +252,7 @@ def test_a_border_between_equal_and_other_lengths_is_said(
     square = CASE.replace(keys=5)
     results = [replace(FAILING if fails else RIGHT, case=square) for fails in alike]
     results += [FAILING] * failing + [RIGHT] * passing + [result(check(OPEN))] * 9
-    found = remarks.fails_cross(results)
+    found = verdict_limits.fails_cross(results)
     assert bool(found) is said
     assert not said or f"fails {failing} of {failing + passing} cases of S unlike L" in found
 
@@ -268,7 +268,7 @@ def test_that_one_dtype_alone_fails_is_said_where_half_of_its_cases_do(
     right = [replace(RIGHT, case=CASE.replace(dtype=dtype)) for dtype in ("float32", "float64")]
     results = [replace(FAILING, case=right[0].case)] * failing
     results += right[:1] * (of_float32 - failing) + right[1:] * of_float64
-    found = remarks.fails_in_one_dtype(results)
+    found = verdict_limits.fails_in_one_dtype(results)
     expected = "fails in float32 alone; float64 holds, which --dtypes float64 judges alone."
     assert (expected if said else "") == found
 

@@ -36,7 +36,7 @@ from mha_parity.selftest.calibrate_case import (
     upper_limit,
 )
 from mha_parity.selftest.calibrate_gradients import KINDS, count_gradient_verdicts
-from mha_parity.selftest.origin import without_origin
+from mha_parity.selftest.provenance import without_origin
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-float32-s81")
 # The share of right answers that may be called less accurate (they pass): in a run of 500 cases

@@ -26,7 +26,7 @@ from mha_parity.selftest.corpus_run import (
     main,
     read_manifest,
 )
-from mha_parity.selftest.origin import without_origin
+from mha_parity.selftest.provenance import without_origin
 from subject_checks import SUBJECTS
 
 RIGHT = {"repository": "a/right", "commit": "0" * 40, "path": "projected.py", "name": "f"}

@@ -13,7 +13,7 @@ from mha_parity.selftest.diagnosis_table import (
     read_settled,
     share_found,
 )
-from mha_parity.selftest.origin import without_origin
+from mha_parity.selftest.provenance import without_origin
 
 VERDICTS = ("named", "described", "vague", "misleading", "not red")
 

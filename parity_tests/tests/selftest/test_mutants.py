@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from mha_parity.__main__ import main
-from mha_parity.cases.asking_order import asked_cases
+from mha_parity.cases.case_order import asked_cases
 from mha_parity.catalogue import Attention, Bug, catalogue
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.command_line import parser

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.conditional_bugs import Planted
 from mha_parity.catalogue.extreme_values import planted_extreme_values
 from mha_parity.catalogue.interactions import planted_interactions
-from mha_parity.catalogue.planted import Planted
+from mha_parity.catalogue.plain_attention import Attention
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values

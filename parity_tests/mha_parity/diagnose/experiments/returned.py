@@ -12,9 +12,9 @@ from mha_parity.checks.altered_problems import CASE_AXES
 from mha_parity.core.arrays import softmax
 from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments.designs.calls import WRONG, unmixed_problem
-from mha_parity.diagnose.experiments.designs.reading import reading_of
+from mha_parity.diagnose.experiments.designs.weights_from_output import reading_of
 from mha_parity.diagnose.experiments.masks.masks import AXES, PAIRED, SIZES
-from mha_parity.diagnose.experiments.scores.transfer import curve, tile_offset
+from mha_parity.diagnose.experiments.scores.transfer_curve import curve, tile_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

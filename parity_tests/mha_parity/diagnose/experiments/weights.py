@@ -15,12 +15,19 @@ from mha_parity.diagnose.experiments.designs.other_order import (
     other_order,
     reshaped_keys,
 )
-from mha_parity.diagnose.experiments.designs.reading import SampleWeights, read_case_weights
-from mha_parity.diagnose.experiments.designs.rules import EVERYWHERE, OffIndices, index_rule
+from mha_parity.diagnose.experiments.designs.shortest_rules import (
+    EVERYWHERE,
+    OffIndices,
+    index_rule,
+)
+from mha_parity.diagnose.experiments.designs.weights_from_output import (
+    SampleWeights,
+    read_case_weights,
+)
 from mha_parity.diagnose.experiments.masks.hidden_scores import causal_fill
 from mha_parity.diagnose.experiments.masks.influence import irregular
 from mha_parity.diagnose.experiments.masks.visible_keys import skipped_at_peaks, wrong_keys
-from mha_parity.diagnose.experiments.scores import score_functions, transfer
+from mha_parity.diagnose.experiments.scores import score_functions, transfer_curve
 from mha_parity.diagnose.experiments.scores.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.scores.added_values import added_values
 from mha_parity.diagnose.experiments.scores.denominators import denominator
@@ -36,10 +43,10 @@ from mha_parity.diagnose.experiments.scores.scale import (
     measured,
     with_addend,
 )
-from mha_parity.diagnose.experiments.scores.single_keys import of_one_key
+from mha_parity.diagnose.experiments.scores.single_key_weights import of_one_key
 from mha_parity.diagnose.experiments.scores.skipped_tiles import skipped_tiles
 from mha_parity.diagnose.experiments.scores.small_weights import small_weights
-from mha_parity.diagnose.experiments.scores.written_rows import (
+from mha_parity.diagnose.experiments.scores.unwritten_rows import (
     empty_heads,
     empty_rows,
     repeated_rows,
@@ -114,7 +121,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[Effect]:
     )
     if found_first:
         return [found_first]
-    curves = [each for each in map(transfer.curve, _as_wrong(wrong)) if each is not None]
+    curves = [each for each in map(transfer_curve.curve, _as_wrong(wrong)) if each is not None]
     curves.sort(key=lambda c: c.reading.problem.case.regime != "normal")
     widths = [each.problem.head_dim for each in found if each.right]
     for i, each in enumerate(curves):
@@ -165,7 +172,7 @@ def _of_some_rows(
     for each, rows in zip(wrong, seen, strict=True):
         at = sorted(rows.off)
         arrays = {n: getattr(each, n)[:, at] for n in ("weights", "expected", "scores", "query")}
-        found = transfer.curve(replace(each, **arrays))
+        found = transfer_curve.curve(replace(each, **arrays))
         cause = None if found is None else _bent(caller, found, [], widths)
         if cause is not None and cause.understood:
             return replace(
@@ -259,28 +266,31 @@ def _other_axis(reading: SampleWeights) -> Effect | None:
 
 
 def _bent(
-    caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve], widths: Sequence[int]
+    caller: Caller,
+    found: transfer_curve.Curve,
+    others: Sequence[transfer_curve.Curve],
+    widths: Sequence[int],
 ) -> Effect | None:
     """Return a formula of weights from scores, where one fits; ``widths`` are computed right."""
-    slopes, misfit = transfer.slope(found)
+    slopes, misfit = transfer_curve.slope(found)
     if misfit <= found.atol:
         return _straight(caller, found, slopes)
-    factors = transfer.channel_factors(found)
+    factors = transfer_curve.channel_factors(found)
     if factors is not None:
-        more = [f for c in others[:1] if (f := transfer.channel_factors(c)) is not None]
+        more = [f for c in others[:1] if (f := transfer_curve.channel_factors(c)) is not None]
         return Effect(
-            transfer.describe_channels([factors, *more], widths),
+            transfer_curve.describe_channels([factors, *more], widths),
             "sum the products over all D channels",
         )
     term = added(found) or of_one_key(found)
     if term is not None and term.remedy == COUNTED:  # such keys may fill tiles of a half
         return term
-    if merged := transfer.tile_offset(found):
+    if merged := transfer_curve.tile_offset(found):
         return merged
     return term or _of_score(found)
 
 
-def _of_score(found: transfer.Curve) -> Effect | None:
+def _of_score(found: transfer_curve.Curve) -> Effect | None:
     """Return which function of the score alone the weights are, where one fits."""
     if score_function := score_functions.score_function(found):
         return Effect(
@@ -288,15 +298,15 @@ def _of_score(found: transfer.Curve) -> Effect | None:
             score_function[0].remedy,
             operation=score_function[0].operation,
         )
-    if dtype := transfer.rounded_exponentials(found):
+    if dtype := transfer_curve.rounded_exponentials(found):
         story = f"the exponentials are rounded to {dtype} before they meet V"
         return Effect(story, "keep every stage in the dtype of the inputs")
-    if story := transfer.step_function_sentence(found):
+    if story := transfer_curve.step_function_sentence(found):
         return Effect(story, "call exp")
     return None
 
 
-def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> Effect | None:
+def _straight(caller: Caller, found: transfer_curve.Curve, slopes: Array) -> Effect | None:
     shows = (np.where(found.usable, found.x, 0) != 0).any(axis=(1, 2))
     slopes = slopes[shows] if shows.any() else slopes  # a head with one key a row has no slope
     if np.ptp(slopes) > found.atol:
@@ -325,7 +335,7 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> Effect | 
     return denominator(found)
 
 
-def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> Effect:
+def _unknown(reading: SampleWeights, found: transfer_curve.Curve | None) -> Effect:
     """Say of weights that fit nothing the two facts that narrow it down most."""
     sums = reading.weights.sum(axis=-1)
     first = (
@@ -343,7 +353,7 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> Effect:
     if found is None:
         others = "" if np.isnan(sums).all() else ", some are negative or 0"
         return Effect(f"the weights are no softmax: {first}{others}", understood=False)
-    slopes, misfit = transfer.slope(found)
+    slopes, misfit = transfer_curve.slope(found)
     if misfit <= NEARLY_EXP:
         # An exp of few digits errs by more than the digits of float32, or other things do.
         is_exp = misfit > OF_FLOAT32

@@ -11,8 +11,8 @@ from mha_parity.core.case import Case
 from mha_parity.core.features import make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.target_facts import TargetFacts
-from mha_parity.run.narrowing import cases_for
-from mha_parity.run.remarks import of_short_lengths
+from mha_parity.run.asked_cases import cases_for
+from mha_parity.run.verdict_limits import of_short_lengths
 from mha_parity.targets.bind import bind
 from mha_parity.targets.convention_base import cubic_backward
 from mha_parity.targets.convention_base.cubic_backward import LIMITS, longest_with_gradients

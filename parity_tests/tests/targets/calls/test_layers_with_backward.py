@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.run.remarks import WITHOUT_GRADIENTS
+from mha_parity.run.verdict_limits import WITHOUT_GRADIENTS
 from mha_parity.targets.bind import bind
 from subject_checks import checks_of, load_subject
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
-from mha_parity.run.remarks import WITHOUT_GRADIENTS
+from mha_parity.run.verdict_limits import WITHOUT_GRADIENTS
 from subject_checks import checks_of
 
 judged = checks_of("beside_the_default.py", cases=30)

@@ -14,7 +14,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.core.target_facts import TargetFacts
 from mha_parity.core.verdict import Outcome
-from mha_parity.run.narrowing import SIZES_JUDGED, cases_for
+from mha_parity.run.asked_cases import SIZES_JUDGED, cases_for
 from mha_parity.targets.bind import bind
 from mha_parity.targets.layers.sizes_in_code import sizes_in_code
 from subject_checks import checks_of, load_subject

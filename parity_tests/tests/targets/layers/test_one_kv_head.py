@@ -6,9 +6,9 @@ import pytest
 
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
-from mha_parity.diagnose.identity import identify
-from mha_parity.diagnose.probes import channel_mixing
-from mha_parity.run.narrowing import cases_for
+from mha_parity.diagnose.identify import identify
+from mha_parity.diagnose.measurements import channel_mixing
+from mha_parity.run.asked_cases import cases_for
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import bind_in_process

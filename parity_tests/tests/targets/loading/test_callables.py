@@ -10,8 +10,8 @@ from mha_parity.core.candidate import TargetError
 from mha_parity.core.options import Options
 from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Verdict
+from mha_parity.run.asked_cases import cases_for, restricted_offer
 from mha_parity.run.check import check
-from mha_parity.run.narrowing import cases_for, restricted_offer
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import bind_in_process

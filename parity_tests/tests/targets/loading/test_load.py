@@ -12,7 +12,7 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
-from mha_parity.run import remarks
+from mha_parity.run import verdict_limits
 from mha_parity.targets import load
 from mha_parity.targets.bind import KNOWN, bind
 from mha_parity.targets.loading import definitions, library_stubs, notebook
@@ -397,5 +397,5 @@ def test_a_library_that_is_missing_is_named(tmp_path: Path) -> None:
     whole = load.load(f"{tmp_path}/whole.py:attention")
     assert ("nosuchlib", "nosuchtoo") == library_stubs.imported_in_name(lacking)
     assert () == library_stubs.imported_in_name(whole) == library_stubs.imported_in_name(3)
-    said = remarks.not_installed("nosuchlib")
+    said = verdict_limits.not_installed("nosuchlib")
     assert said.startswith("the import of `nosuchlib` failed, and the target was judged without")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.diagnose.experiments.designs.calls import Caller
-from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
+from mha_parity.diagnose.experiments.run_experiments import cause_findings, run_experiments
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import check_subject, load_subject
 

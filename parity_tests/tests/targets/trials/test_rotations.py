@@ -14,7 +14,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.parameters import Status
 from mha_parity.core.target_facts import TargetFacts
 from mha_parity.core.verdict import Outcome
-from mha_parity.run.narrowing import cases_for
+from mha_parity.run.asked_cases import cases_for
 from mha_parity.targets.bind import bind
 from mha_parity.targets.interpretations.identity_rotations import (
     NOTHING_TURNED,

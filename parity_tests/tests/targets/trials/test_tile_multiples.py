@@ -7,7 +7,7 @@ import pytest
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
-from mha_parity.diagnose.identity import identify
+from mha_parity.diagnose.identify import identify
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import checks_of, load_subject

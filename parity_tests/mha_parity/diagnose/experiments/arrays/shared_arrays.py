@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.core.problem import INPUTS, Problem
-from mha_parity.diagnose.experiments.arrays.replaced import input_variants
+from mha_parity.diagnose.experiments.arrays.replaced_inputs import input_variants
 from mha_parity.diagnose.experiments.designs.calls import unmixed_problem
 from mha_parity.diagnose.experiments.designs.variants import answered_variant
 

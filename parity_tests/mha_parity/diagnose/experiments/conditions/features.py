@@ -8,20 +8,20 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.features import PLAIN
-from mha_parity.diagnose.experiments.arrays.moved import index_permutation, reshaped_rows
-from mha_parity.diagnose.experiments.arrays.places import contents, places
+from mha_parity.diagnose.experiments.arrays.error_places import contents, places
+from mha_parity.diagnose.experiments.arrays.moved_elements import index_permutation, reshaped_rows
 from mha_parity.diagnose.experiments.arrays.projection_parts import bias_variants
 from mha_parity.diagnose.experiments.designs.calls import WRONG, CallResult, unmixed_problem
 from mha_parity.diagnose.experiments.designs.effect import Effect, FeatureEffect
-from mha_parity.diagnose.experiments.designs.reading import read_problem
 from mha_parity.diagnose.experiments.designs.variants import (
     answered_variant,
     head_variants,
     used_key_heads,
 )
+from mha_parity.diagnose.experiments.designs.weights_from_output import read_problem
 from mha_parity.diagnose.experiments.scores.given_scale import REMEDY as SCALE_REMEDY
 from mha_parity.diagnose.experiments.scores.given_scale import given_scale
-from mha_parity.diagnose.experiments.scores.transfer import curve, slope
+from mha_parity.diagnose.experiments.scores.transfer_curve import curve, slope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mha_parity.diagnose.experiments.designs.rules import size_rule
+from mha_parity.diagnose.experiments.designs.shortest_rules import size_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.features import DTYPES
-from mha_parity.diagnose.experiments.arrays.places import contents
+from mha_parity.diagnose.experiments.arrays.error_places import contents
 from mha_parity.diagnose.experiments.designs.calls import unmixed_problem
 from mha_parity.diagnose.experiments.designs.designed_scores import SIZES, shifted
 from mha_parity.diagnose.experiments.designs.effect import Effect

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
+    from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights
 
 COMPARED = 16  # elements of each other axis by which indices are distinguished
 KEYS = "value j is multiplied with the weight of key {}"

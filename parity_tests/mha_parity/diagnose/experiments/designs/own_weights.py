@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import NOT_ASKED
-from mha_parity.core.identity import ExperimentResult
+from mha_parity.core.identity_card import ExperimentResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import numpy as np
 from mha_parity.core.compare import absolute_difference
 from mha_parity.core.head_projections import PROJECTIONS
 from mha_parity.diagnose.experiments.designs.calls import unmixed_problem
-from mha_parity.diagnose.experiments.designs.rules import index_runs
+from mha_parity.diagnose.experiments.designs.shortest_rules import index_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

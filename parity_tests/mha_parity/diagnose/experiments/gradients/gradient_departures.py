@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.compare import as_float64
-from mha_parity.diagnose.experiments.designs.rules import OffIndices
+from mha_parity.diagnose.experiments.designs.shortest_rules import OffIndices
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:

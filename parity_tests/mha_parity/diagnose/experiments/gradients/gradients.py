@@ -15,10 +15,10 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.features import has_one_kv_head
-from mha_parity.diagnose.experiments.arrays.places import AXES
+from mha_parity.diagnose.experiments.arrays.error_places import AXES
 from mha_parity.diagnose.experiments.conditions.sizes import LETTERS
 from mha_parity.diagnose.experiments.designs.effect import Effect
-from mha_parity.diagnose.experiments.designs.rules import EVERYWHERE, index_rule, size_rule
+from mha_parity.diagnose.experiments.designs.shortest_rules import EVERYWHERE, index_rule, size_rule
 from mha_parity.diagnose.experiments.designs.variants import with_key_heads, without_masks
 from mha_parity.diagnose.experiments.gradients import recomputed_weights
 from mha_parity.diagnose.experiments.gradients.gradient_departures import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.designs.effect import Effect
-from mha_parity.diagnose.experiments.designs.rules import TILES
+from mha_parity.diagnose.experiments.designs.shortest_rules import TILES
 from mha_parity.diagnose.experiments.gradients.gradient_remedies import COMPARE_SCORES
 from mha_parity.oracle.eval_orders_vjp import VJP
 

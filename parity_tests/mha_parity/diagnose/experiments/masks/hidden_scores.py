@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
+    from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights
 
 LEAST = 1e-3
 FILL = "number for hidden keys"

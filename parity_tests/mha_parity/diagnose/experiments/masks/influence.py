@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.designs.rules import (
+from mha_parity.diagnose.experiments.designs.shortest_rules import (
     EVERYWHERE,
     TILES,
     OffIndices,
@@ -16,13 +16,13 @@ from mha_parity.diagnose.experiments.designs.rules import (
     nearest_edges,
     starts_rule,
 )
-from mha_parity.diagnose.experiments.scores.transfer import curve, slope
+from mha_parity.diagnose.experiments.scores.transfer_curve import curve, slope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
+    from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights
 
 OUT_OF_SUM = "keys that the softmax goes over are left out of the sum of their values"
 BEHIND_SOFTMAX = (

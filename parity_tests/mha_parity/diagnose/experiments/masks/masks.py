@@ -12,16 +12,16 @@ import numpy as np
 
 from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.arrays import moved
+from mha_parity.diagnose.experiments.arrays import moved_elements
 from mha_parity.diagnose.experiments.designs.calls import CallResult, unmixed_problem
 from mha_parity.diagnose.experiments.designs.effect import Effect, FeatureEffect
-from mha_parity.diagnose.experiments.designs.reading import SampleWeights, read_problem
-from mha_parity.diagnose.experiments.designs.rules import TILES, index_runs
+from mha_parity.diagnose.experiments.designs.shortest_rules import TILES, index_runs
 from mha_parity.diagnose.experiments.designs.variants import (
     answered_variant,
     mask_variants,
     without_masks,
 )
+from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights, read_problem
 from mha_parity.diagnose.experiments.masks.hidden_scores import LEAST, hidden_scores
 from mha_parity.diagnose.experiments.masks.influence import (
     BEHIND_SOFTMAX,
@@ -36,7 +36,7 @@ from mha_parity.diagnose.experiments.masks.visible_keys import (
     SEE_ALL,
     effect_of_rule,
 )
-from mha_parity.diagnose.experiments.scores.transfer import RESCALED, curve, tile_offset
+from mha_parity.diagnose.experiments.scores.transfer_curve import RESCALED, curve, tile_offset
 from mha_parity.diagnose.read_weights import ATOL
 
 if TYPE_CHECKING:
@@ -217,15 +217,15 @@ def _is_right_with_weights(caller: Caller, case: Case) -> bool:
 
 def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> Effect | None:
     """Return what a mask does in place of what it should, in sample 0 and then in the last."""
-    if not trial.wrong or moved.is_left_out(caller.candidate, trial):
+    if not trial.wrong or moved_elements.is_left_out(caller.candidate, trial):
         return None
     problem = trial.problem
     known = (
         None
         if plain_wrong
         else _as_other_mask(trial)
-        or moved.index_permutation(trial)
-        or moved.blanked_rows(trial)
+        or moved_elements.index_permutation(trial)
+        or moved_elements.blanked_rows(trial)
         or _with_zeros(caller, trial)
     )
     if known:

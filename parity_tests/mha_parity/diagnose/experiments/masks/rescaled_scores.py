@@ -9,11 +9,11 @@ import numpy as np
 
 from mha_parity.diagnose.experiments.designs.effect import Effect
 from mha_parity.diagnose.experiments.masks.hidden_scores import LEAST
-from mha_parity.diagnose.experiments.scores.transfer import curve
+from mha_parity.diagnose.experiments.scores.transfer_curve import curve
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
+    from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights
 
 REPLACED = Effect(
     "the mask stands in the place of the scores, where it should be added to them",

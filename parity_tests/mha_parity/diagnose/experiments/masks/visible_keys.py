@@ -14,7 +14,7 @@ from mha_parity.diagnose.experiments.masks.influence import (
 from mha_parity.diagnose.experiments.scores.skipped_tiles import skipped_below, skipped_tiles
 
 if TYPE_CHECKING:
-    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
+    from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights
     from mha_parity.diagnose.experiments.masks.influence import KeysRule
 
 SEE_ALL = (

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.designs.effect import Effect
-from mha_parity.diagnose.experiments.designs.rules import index_runs
+from mha_parity.diagnose.experiments.designs.shortest_rules import index_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.scores.transfer import Curve
+    from mha_parity.diagnose.experiments.scores.transfer_curve import Curve
 
 ROUNDS = 200  # of alternating fits of rows and keys
 MIN_WEIGHTS = 3  # readable weights a term rests on

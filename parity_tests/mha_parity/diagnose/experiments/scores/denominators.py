@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.scores.transfer import Curve
+    from mha_parity.diagnose.experiments.scores.transfer_curve import Curve
 
 WIDEST_TILE = 256  # keys: kernels have no wider ones that cases reach beyond
 NEAR = 1e-4  # of a constant of the denominator: how far it may vary from row to row

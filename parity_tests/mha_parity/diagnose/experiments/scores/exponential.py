@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.unit_values import with_one_hot_values
+from mha_parity.cases.weight_readout import with_one_hot_values
 from mha_parity.diagnose.experiments.designs.calls import BITS, unmixed_problem
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.designs.calls import CallResult
-    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
+    from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights
 
 NEAR = 1e-3  # of what is added: how far it may vary from row to row
 ALIKE = 0.2  # the same from problem to problem, where it is near the last digits

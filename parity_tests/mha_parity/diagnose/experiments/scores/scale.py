@@ -10,8 +10,8 @@ import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.diagnose.experiments.designs.effect import Effect
-from mha_parity.diagnose.experiments.designs.reading import read_case_weights
-from mha_parity.diagnose.experiments.scores.transfer import curve, slope
+from mha_parity.diagnose.experiments.designs.weights_from_output import read_case_weights
+from mha_parity.diagnose.experiments.scores.transfer_curve import curve, slope
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.designs.reading import SampleWeights
-from mha_parity.diagnose.experiments.scores.transfer import Curve
+from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights
+from mha_parity.diagnose.experiments.scores.transfer_curve import Curve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

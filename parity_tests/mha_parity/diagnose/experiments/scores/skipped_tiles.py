@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.designs.effect import Effect
-from mha_parity.diagnose.experiments.designs.rules import TILES
+from mha_parity.diagnose.experiments.designs.shortest_rules import TILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.designs.reading import SampleWeights
+    from mha_parity.diagnose.experiments.designs.weights_from_output import SampleWeights
 
 MIN_TILES = 4  # skipped, and kept with lower scores than others, that a threshold rests on
 LOST = 100  # times what a weight is read to: a weight that can be missed
