@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
 import traceback
@@ -46,9 +47,9 @@ def from_file(path: Path, attribute: str) -> ModuleType:
         return module
     try:
         return _with_missing(path, lambda: _executed(path, package))
-    except (SyntaxError, ModuleNotFoundError):
-        raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, SyntaxError) or _lacks_module(error):
+            raise
         line = _raised_at(path, error)
         said = f"{type(error).__name__}{f': {error}' if str(error) else ''}"
         where = f" [{path.name}:{line}]: from there on" if line else ":"
@@ -56,6 +57,15 @@ def from_file(path: Path, attribute: str) -> ModuleType:
         if module := _definitions(path, package, attribute, LeftOut(why=why), line):
             return module
         raise
+
+
+def _lacks_module(error: BaseException) -> bool:
+    """Return whether a module is missing: not the metadata of a package that is there, as source.
+
+    A package may ask for its own version, which it has where it is installed.
+    """
+    of_metadata = isinstance(error, importlib.metadata.PackageNotFoundError)
+    return isinstance(error, ModuleNotFoundError) and not of_metadata
 
 
 def _raised_at(path: Path, error: BaseException) -> int:
@@ -187,7 +197,7 @@ def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
             try:
                 return run()
             except ModuleNotFoundError as error:
-                if not error.name or error.name in sys.modules:
+                if not (_lacks_module(error) and error.name) or error.name in sys.modules:
                     raise
                 _provide(error.name, path)
                 found = set(sys.modules) - known
@@ -268,11 +278,9 @@ def _executed(path: Path, package: tuple[str, ...]) -> ModuleType:
     name = _name(path, package)
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and error.name.partition(".")[0] != package[0]:
-            raise
     except (Exception, SystemExit) as error:
-        if _is_own(error, path):
+        missing = getattr(error, "name", "") if _lacks_module(error) else ""
+        if _is_own(error, path) or (missing and _root(missing) != package[0]):
             raise
     # A package's own __init__ may raise anything.
     _bare_packages(path, package)
