@@ -253,7 +253,8 @@ def _unsure(subject: Any, called: Signature | None, fitting: str) -> TargetError
         )
     name = getattr(subject, "__qualname__", type(subject).__qualname__)
     seen = f"{name}{called}" if called else f"{name} without a readable signature"
+    tried = f"; these would fit or were tried ({fitting})" if fitting else ""
     return TargetError(
-        f"got {seen}, but should be recognisable as one convention; these would fit or were tried "
-        f"({fitting}): name it with --convention NAME, or {ADAPTER}."
+        f"got {seen}, but should be recognisable as one convention{tried}: name it with "
+        f"--convention NAME, or {ADAPTER}."
     )

@@ -19,6 +19,7 @@ from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.features_offered.probe_features import accepts
 from mha_parity.targets.interpretations.interpretation import OF_HEADS
 from mha_parity.targets.loading.callables import is_function
+from mha_parity.targets.static.code_syntax import reads_elements
 from mha_parity.targets.static.companion_backward import backward_beside
 from mha_parity.targets.static.documented_layout import documents_rows_alone
 from mha_parity.targets.trials.fitted_target import Fitted
@@ -223,8 +224,9 @@ def fits_of(
 ) -> tuple[list[Fitted], list[TargetError]]:
     """Return the subject as experiments fit it, the nearest last, and why it does not fit.
 
-    A function that NumPy's arrays do not fit may be one of Python's lists; if these do not fit
-    either, why the arrays do not is said.
+    A function that NumPy's arrays do not fit may be one of Python's lists, and so may one that
+    reads elements, whatever its module imports; if lists do not fit either, why the arrays do not
+    is said.
 
     Raises
     ------
@@ -235,8 +237,11 @@ def fits_of(
     fits: list[Fitted] = []
     refused: list[TargetError] = []
     of_numpy = [each.name for each in libraries] == ["numpy"]
-    of_lists = [ListArrays()] if is_function(subject) and of_numpy else []
-    for library in (*libraries, *of_lists):
+    reads = is_function(subject) and reads_elements(subject)
+    of_lists = [ListArrays()] if reads or (is_function(subject) and of_numpy) else []
+    # Tensors that are read element by element take longer than any search may.
+    tried = (*of_lists, *libraries) if reads and not of_numpy else (*libraries, *of_lists)
+    for library in tried:
         try:
             fits.append(Fitted(subject, library=library, path=path))
         except UnlikeHeads:  # its answers were understood: no other reading is looked for

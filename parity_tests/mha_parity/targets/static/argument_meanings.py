@@ -62,7 +62,8 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     # Switches of positions, which torch's layer does not know, are no widths of embeddings.
     (rf"flash|{_POSITIONS_SWITCHED}", ("off",)),
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
-    (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
+    (r"causal|is_decoder|autoregressive|(do|is|use|apply)_mask(ed|ing)?$|^mask(ed)?$", ("off",)),
+    (r"(^|_)sinks?(_|$)", ("zero",)),  # first keys that each row sees besides its window
     (r"head.*(dim|width|chan|feat|emb|_ch$)|(dim|width|d)_?(per_)?head", ("head_dim",)),
     (r"^depth$|^d_qkv$", ("head_dim",)),
     (r"^key_dim$", ("head_dim", "width")),  # Keras's is that of a head

@@ -61,7 +61,7 @@ _SEGMENTS = re.compile(r"([a-z]+_)?(seg(ment)?s?|doc(ument)?s?)_?ids?|([a-z]+_)?
 # The rows at which they begin, and the last one ends.
 _STARTS = re.compile(r"cu_?seq\w*|cu_?lens?(_\w+)?|cumulative_\w*len\w*|cum_?(seq_?)?lens?")
 _KEPT = re.compile(r"(k|v|keys?|values?)_cache")
-_A_SWITCH = re.compile(r"^(use_|with_)?mask(ed|ing)?$")
+_A_SWITCH = re.compile(r"^((use|with|is|apply|do)_)?mask(ed|ing)?$")
 # Masks of calls that are None by default; as a number `keep` is a rate of dropout.
 _MARKS = re.compile(r"keep|visible|allowed|blocked|dropped|drop_(pairs|keys)")
 # What is padding by its name, and no number or switch of it: `ctx_pad`, and not `left_pad`.
@@ -113,8 +113,8 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     if found is Role.MASK and switch and _OF_A_MASK.search(plain):
         return Role.OTHER
     if found in {Role.MASK, Role.CAUSAL} and "mask" in plain:
-        # `mask=None` of a constructor, which no array reaches, may be a switch.
-        may_be = of == "constructor" and default is None and _A_SWITCH.search(plain) is not None
+        # `mask=None`, or `is_masked`, of a constructor, which no array reaches, may be a switch.
+        may_be = of == "constructor" and unset and _A_SWITCH.search(plain) is not None
         return Role.CAUSAL if switch or may_be else Role.MASK
     if found is Role.SCORE_BIAS and switch and plain.endswith("n_bias"):
         found = Role.PROJECTION_BIAS  # `attention_bias=True` of a layer is that of its Linears

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import sys
 from functools import lru_cache
+from typing import Any
 
 from mha_parity.targets.static.projection_names import ROWS, parts
 from mha_parity.targets.static.source import syntax_of
@@ -47,6 +48,16 @@ def _modules_called(node: ast.AST) -> set[str]:
     used += [each.right for each in products]
     own = (f for f in used if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name))
     return {f.attr for f in own if _last_name(f.value) == "self"}
+
+
+def reads_elements(function: Any) -> bool:
+    """Return whether code of a function reads single elements of a parameter, as `q[i][x]`."""
+    for each in ast.walk(syntax_of(function)):
+        if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Subscript):
+            held = each.value.value
+            if isinstance(held, ast.Name) and held.id in inspect.signature(function).parameters:
+                return True
+    return False
 
 
 def strings_compared(kind: type) -> dict[str, tuple[str, ...]]:
