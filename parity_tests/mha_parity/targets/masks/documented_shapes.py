@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.calls.mask_format import SHAPES
 from mha_parity.targets.masks.documented_meaning import said_by_both
+from mha_parity.targets.static.annotated_axes import annotated_axes
 from mha_parity.targets.static.axis_words import HEADS, ROWS, SAMPLES
 from mha_parity.targets.static.documented_layout import documentation
 
@@ -78,12 +79,19 @@ def documented_shapes(subject: Any, entry: Any, name: str) -> tuple[Axes, ...]:
     The first one, and those that follow it behind an "or"; of an entry, or of a sentence that says
     what the mask is. And those that a sentence of its paragraph says to be typical.
     """
-    said = said_by_both(subject, entry, name).strip()
+    said = _said_of_shapes(subject, entry, name)
     if not said:
         sentence = re.search(_SENTENCE.format(name=re.escape(name)), documentation(subject))
         said = " ".join(sentence[1].split()) if sentence else ""
     typical = (_shapes_of_tuples(each) for each in _typical(documentation(subject), name))
     return tuple(dict.fromkeys(itertools.chain(_shapes_by_words(said), *typical)))
+
+
+def _said_of_shapes(subject: Any, entry: Any, name: str) -> str:
+    """Return what is said of a mask, and the shape of its annotation where that has none."""
+    said = said_by_both(subject, entry, name).strip()
+    words = () if _TUPLE.search(said) else annotated_axes(entry, name)
+    return f"{said} ({', '.join(words)})".strip() if words else said
 
 
 def _typical(text: str, name: str) -> Iterator[str]:
@@ -121,7 +129,7 @@ def demanded_shapes(subject: Any, entry: Any, name: str, *, of_itself: bool) -> 
     What is broadcastable to (..., L, S) may be (L, S). Of self-attention (``of_itself``), which has
     one length, all that begin with samples are.
     """
-    said = _ANY_BEFORE.sub(r"\1", said_by_both(subject, entry, name))
+    said = _ANY_BEFORE.sub(r"\1", _said_of_shapes(subject, entry, name))
     shapes = _shapes_by_words(said)
     if _WITHIN.search(_OF_CALLERS.sub(" ", said)) or len({*map(len, shapes)}) < len(shapes):
         return ()
