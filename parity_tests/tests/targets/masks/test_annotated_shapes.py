@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mha_parity.core.verdict import Outcome
+from mha_parity.diagnose.experiments.designs.variants import OF_ROWS
 from mha_parity.targets.load import load
 from mha_parity.targets.static.annotated_axes import annotated_axes
 from subject_checks import SUBJECTS, checks_of
@@ -20,9 +21,10 @@ def test_a_mask_of_its_annotated_axes_passes() -> None:
 
 def test_a_mask_that_is_broadcast_otherwise_fails() -> None:
     """Kills a shape that trials alone decide: every mask passed as (L, S), as it is read."""
-    verdict = judged("OfRows")
+    verdict = judged("OfRows", diagnose=True)
     assert Outcome.FAIL is verdict.outcome, verdict.sentence
     assert all("none" != each.case.padding for each in verdict.failures)
+    assert OF_ROWS in verdict.diagnosis[0].title, verdict.diagnosis
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ OF_HEADS = (
 )
 AS_HEADS_FIRST = "of N * H rows is read as (H, N) in place of (N, H)"
 INVERTED = "is inverted: what it marks is seen, the rest hidden"
+OF_ROWS = "is taken for one of queries and keys, whose shape it has where N = L"
 AS_BOOLEAN = "is taken as boolean: every number but 0 hides its key"
 REPEATED = "is repeated in the wrong order: head h of sample n has the mask of sample (n H + h) % N"
 # Of those that are known, what to do about it.
@@ -47,6 +48,7 @@ MISREADINGS = {
             OF_HEADS,
             "say by the number of axes, not by their lengths, what the first axis of a mask is",
         ),
+        Effect(OF_ROWS, "give a mask (N, S) the shape (N, 1, 1, S) before scores are masked by it"),
         Effect(
             AS_BOOLEAN, "add a float mask to the scores; only a boolean one hides where it is not 0"
         ),
@@ -177,6 +179,8 @@ def _padding(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
         yield f"is shifted by {shift:+d} keys", np.roll(mask, shift, axis=1)
     if n == heads:
         yield OF_HEADS, np.repeat(np.tile(mask, (n, 1))[:, None], problem.case.queries, axis=1)
+    if n == problem.case.queries:
+        yield OF_ROWS, np.tile(mask, (n * heads, 1, 1))
     blocks = np.arange(n * heads)
     orders = {
         REPEATED: blocks % n,
