@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.targets.calls.cache_arguments import CacheUse
+    from mha_parity.targets.calls.mask_plan import MaskPlan
     from mha_parity.targets.convention_base.convention import Convention
 
 NAME = "rows with a cache"
@@ -83,40 +84,34 @@ def check_cached_rows(bound: Convention, problem: Problem, number: int) -> Itera
     """
     if bound.cache is None:
         return
-    odd = bool(number % 2)
-    with _by_its_own_rule(bound) if odd else contextlib.nullcontext():
-        causal = bound.hides_future or (odd and _is_causal_unless_said(bound))
+    masks, causal = _in_decoding(bound) if number % 2 else (bound.masks, bound.hides_future)
+    with _masks(bound, masks):
         yield from list(_findings(bound, bound.cache, problem, number, causal=causal))
 
 
 @contextlib.contextmanager
-def _by_its_own_rule(bound: Convention) -> Iterator[None]:
-    """Context: pass no mask where one stands in the place of a causal rule, or calls need none.
-
-    Callers with a cache leave it out: the rule may count the rows of the call alone then. A layer
-    whose constructor switches the rule on has no other one to decode by.
-    """
-    plan = bound.masks
-    if plan is None:
-        yield
-        return
-    bound.masks = None if plan.replaces_causal else plan.of_constructor() or plan
+def _masks(bound: Convention, plan: MaskPlan | None) -> Iterator[None]:
+    """Context: pass the masks of another plan."""
+    own, bound.masks = bound.masks, plan
     try:
         yield
     finally:
-        bound.masks = plan
+        bound.masks = own
 
 
-def _is_causal_unless_said(bound: Convention) -> bool:
-    """Return whether calls that say nothing of the causal rule have it, by default or when built.
+def _in_decoding(bound: Convention) -> tuple[MaskPlan | None, bool]:
+    """Return what is passed of masks in every other case, and whether its rows are causal then.
 
-    Asked where calls pass no mask.
+    Callers with a cache leave out a mask that stands in the place of a causal rule: the rule may
+    count the rows of the call alone then. They leave a switch of the call as it is by default, and
+    a layer whose constructor switches the rule on has no other one to decode by.
     """
-    if causal_by_default(bound) or bound.masks is None:
-        return bool(causal_by_default(bound))
+    plan, causal = bound.masks, bound.hides_future or bool(causal_by_default(bound))
+    if plan is None or plan.replaces_causal:
+        return None, causal
+    built = None if causal else plan.of_constructor()
     small = bound.plain_case().replace(inputs="self", attn="causal", queries=LENGTH, keys=LENGTH)
-    in_calls = (f.parameter.of == "call" for each in bound.masks.by_layout.values() for f in each)
-    return not any(in_calls) and bound.masks.passes(make_problem(small))
+    return (built, True) if built and built.passes(make_problem(small)) else (plan, causal)
 
 
 def _findings(

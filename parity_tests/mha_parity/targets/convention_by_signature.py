@@ -7,12 +7,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import ADAPTER, TargetError
-from mha_parity.core.parameters import Role
 from mha_parity.targets.conventions.functions import QKVHeads, XWeights
 from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.varlen import Varlen, packed_input_parameters
 from mha_parity.targets.features_offered.probe_features import accepts
-from mha_parity.targets.interpretations.roles import inputs_of_call
+from mha_parity.targets.interpretations.call_inputs import inputs_of_call, switches_rule
 from mha_parity.targets.libraries.first_call_weights import HoldsParameters
 from mha_parity.targets.onnx.attention import OnnxAttention
 from mha_parity.targets.onnx.layer import OnnxLayer
@@ -20,7 +19,6 @@ from mha_parity.targets.onnx.model import OnnxModel
 from mha_parity.targets.programs.command import Command
 from mha_parity.targets.programs.exec_protocol import ExecProtocol
 from mha_parity.targets.static.argument_meanings import counts_kv_heads
-from mha_parity.targets.static.call_parameters import role
 from mha_parity.targets.static.documented_layout import (
     documents_heads_before_rows,
     documents_heads_first,
@@ -125,15 +123,9 @@ def _of_class(kind: type, *, call: bool) -> str:
         return "torch-module"
     if required in {3, 4} and everything >= 3:
         return "module-valid-lens"
-    if required in {1, 2} and everything <= 2 and not _switches_rule(kind):
+    if required in {1, 2} and everything <= 2 and not switches_rule(forward(kind)):
         return "module-mask"
     raise _unsure(kind, called, "torch-module, module-valid-lens, module-mask")
-
-
-def _switches_rule(kind: type) -> bool:
-    """Return whether a call has a switch of the causal rule, which is no mask."""
-    named = inspect.signature(forward(kind)).parameters.values()
-    return any(role(each.name, "call", each.default) is Role.CAUSAL for each in named)
 
 
 def _is_like_torch(kind: type) -> bool:

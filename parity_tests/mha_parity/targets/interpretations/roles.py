@@ -6,7 +6,7 @@ import re
 import sys
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Role
 from mha_parity.targets.interpretations.empty_past import empty_states
@@ -61,12 +61,6 @@ _FIRST_ROW = re.compile(
     r"^start_?pos(ition)?$|^(pos|offset|(cache|past)_(position|len|length))$"
     r"|^(pos(ition)?|start|seq(uence)?|cache|past|kv)_offset$"
 )
-
-
-def inputs_of_call(call: Any, *, skip_self: bool = False) -> tuple[tuple[str, str], ...]:
-    """Return which parameters of a function get query, key and value, masks and such left out."""
-    named = call_parameters.of_callable(call, skip_self=skip_self)
-    return infer_inputs([p for p in named if not is_no_input(p)])
 
 
 def infer_inputs(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:
