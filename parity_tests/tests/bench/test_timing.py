@@ -155,9 +155,10 @@ def test_numpy_is_timed_without_torch_in_its_process() -> None:
     import sys
 
     code = (
-        "import sys; from mha_parity.bench import worker, layer_calls, task_arrays, tasks, contenders;"
+        "import sys; from mha_parity.bench import worker, layer_calls as calls;"
+        "from mha_parity.bench import contenders, task_arrays, tasks;"
         "c = contenders.CONTENDERS[1]; t = tasks.Task(size=tasks.SMALL[0]);"
-        "layer_calls.build_workload(c, task_arrays.draw_task(t)).call(); print('torch' in sys.modules)"
+        "calls.build_workload(c, task_arrays.draw_task(t)).call(); print('torch' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
