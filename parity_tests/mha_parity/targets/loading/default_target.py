@@ -13,6 +13,9 @@ ATTENTION = re.compile(r"attention|attn|mha|sdpa|head", re.IGNORECASE)
 WHOLE = re.compile(r"attention|attn|mha|sdpa|multi_?head", re.IGNORECASE)  # not one head of it
 WIDER = re.compile(r"block|layer|model|encoder|decoder|former|network|gpt|bert", re.IGNORECASE)
 HELPER = re.compile(r"mask|config|args|out(put)?$|batch$", re.IGNORECASE)
+PART = re.compile(
+    r"(mask|config|arg|output)s?$", re.IGNORECASE
+)  # what an attention gets or returns
 TEST = re.compile(r"test_|Test[A-Z]")
 KINDS = (ast.FunctionDef, ast.ClassDef)
 Definition: TypeAlias = ast.FunctionDef | ast.ClassDef
@@ -50,9 +53,13 @@ def _required(definition: Definition) -> int:
 
 
 def _is_helper(definition: Definition) -> bool:
-    """Return whether it stands beside an attention: softmax(x), main(), not multihead(x)."""
+    """Return whether it stands beside an attention: softmax(x), main(), not multihead(x).
+
+    So do window_mask(n, width) and the class AttentionConfig.
+    """
     needed = _required(definition)
-    return needed == 0 or (needed == 1 and not ATTENTION.search(definition.name))
+    little = needed == 0 or (needed == 1 and not ATTENTION.search(definition.name))
+    return little or PART.search(definition.name) is not None
 
 
 def likeliest(names: list[str]) -> str:

@@ -69,12 +69,18 @@ def test_functions_of_one_array_and_tests_are_not_meant(tmp_path: Path) -> None:
         ("def draw(x, *, seed): ...", False),
         ("def self_attention(x): ...", False),
         ("class Norm: ...", False),
+        ("class AttentionConfig: ...", True),
+        ("def window_mask(length, width): ...", True),
+        ("def masked_attention(q, k): ...", False),
     ],
 )
 def test_a_helper_is_not_judged_for_what_it_stands_beside(
     tmp_path: Path, beside: str, is_helper: bool
 ) -> None:
-    """A function of nothing, or of one array unless its name says attention, is a helper."""
+    """A function of nothing, or of one array unless its name says attention, is a helper.
+
+    So are masks and configurations by their names.
+    """
     path = tmp_path / "own.py"
     path.write_text(f"def mha(q, k, v): ...\n{beside}\n", encoding="utf-8")
     expected = f"{path}:mha" if is_helper else str(path)
