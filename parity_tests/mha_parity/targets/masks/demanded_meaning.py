@@ -40,6 +40,8 @@ _KEEPS = re.compile(r"(keep|visible|allow(ed)?)(_mask)?|(may|can)_(attend|see)")
 _HIDES = re.compile(
     r"(hide|blocked|ignored?|dropped|forbidden|masked_out)(_mask)?|drop_(pairs|keys)"
 )
+# Switches of the causal rule whose True hides nothing: `future=False` forbids to look ahead.
+_LETS_SEE = re.compile(r"((allow|see|attend|with|use)s?_)?(the_)?(future|look_?ahead)")
 CERTAIN = 2  # clauses that are hardly misread
 # Names by which a True may be padding; one clause of documentation settles it.
 _PADS = re.compile(r"(^|_)pad(ded|ding)?$")
@@ -93,7 +95,8 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
         last = documents_last_keys(convention.subject)
         # `is_causal` is torch's own name: its first query sees the first key alone.
         own = parameter.name != TORCH_SWITCH
-        return MaskRequirement(hides=True, last=last if last is not None or own else False)
+        hides = _LETS_SEE.fullmatch(snake_case(parameter.name)) is None
+        return MaskRequirement(hides, last=last if last is not None or own else False)
     if parameter.role is Role.SCORE_BIAS:
         return MaskRequirement(added=True)
     subject, entry, name = convention.subject, convention.entry(), parameter.name
